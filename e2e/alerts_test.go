@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A dashboard is that of docs/deploy.
+// A dashboard is the Grafana dashboard in docs/deploy.
 type dashboard struct {
 	Panels []struct {
 		ID      int
@@ -25,8 +25,9 @@ type dashboard struct {
 	}
 }
 
-// Prometheus has series for what the alerts and the dashboard ask of headgate serve and headgate tester;
-// the names of what headgate-controller adds are in the documents.
+// TestAlerts checks that Prometheus has a series for every selector in the alerts and the dashboard
+// that is about headgate serve or headgate tester. The names of leader election metrics, which only
+// headgate-controller has, must be documented.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	deploy, err := filepath.Abs("../docs/deploy")
@@ -111,7 +112,7 @@ type scraper struct {
 	url string
 }
 
-// startScraper starts a Prometheus with rules, which scrapes the servers at urls.
+// startScraper starts a Prometheus with rules that scrapes the servers at urls.
 func startScraper(t *testing.T, rules string, urls ...string) scraper {
 	t.Helper()
 	dir := t.TempDir()
@@ -133,7 +134,7 @@ scrape_configs:
 	return scraper{t, "http://" + found[1]}
 }
 
-// query returns the labels of the series that an expression has now.
+// query returns the labels of the series that an expression selects now.
 func (p scraper) query(expr string) (series []map[string]string) {
 	p.t.Helper()
 	code, text := ask(p.t, "GET", p.url+"/api/v1/query?query="+url.QueryEscape(expr), "")
@@ -142,7 +143,7 @@ func (p scraper) query(expr string) (series []map[string]string) {
 			Result []struct{ Metric map[string]string }
 		}
 	}
-	if code == http.StatusServiceUnavailable { // it reads its log of writes
+	if code == http.StatusServiceUnavailable { // it replays its write-ahead log
 		return nil
 	}
 	if err := json.Unmarshal([]byte(text), &answer); code != http.StatusOK || err != nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// chromium is the browser of all tests, which the first tab starts and [TestMain] ends.
+// chromium is the browser that all tests share. The first tab starts it and
+// [TestMain] ends it.
 var chromium struct {
 	once sync.Once
 	ctx  context.Context
@@ -40,19 +41,19 @@ func startChromium(path string) {
 	}
 	allocator, _ := chromedp.NewExecAllocator(context.Background(), options...)
 	chromium.ctx, _ = chromedp.NewContext(allocator)
-	chromium.err = chromedp.Do(chromium.ctx) // not with a limit of time: it would be that of the browser
+	chromium.err = chromedp.Do(chromium.ctx) // without a timeout, which would apply to the browser
 }
 
-// stopChromium ends the browser, if there is one.
+// stopChromium ends the browser if it was started.
 func stopChromium() {
 	if chromium.ctx != nil {
 		chromedp.Cancel(chromium.ctx)
 	}
 }
 
-// A tab is one page in a window of its own, with cookies of its own. What a good
-// page never does (errors, violations of its content security policy, dialogs of
-// the browser) fails the test when it ends.
+// A tab is a page in its own browser context, with its own cookies. The test
+// fails at its end if the page caused errors, violations of its content security
+// policy, or dialogs of the browser.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
@@ -61,7 +62,7 @@ type tab struct {
 	said []string
 }
 
-// newTab opens a tab, which ends with the test.
+// newTab opens a tab, which is closed when the test ends.
 func newTab(t *testing.T) *tab {
 	t.Helper()
 	path := tool(t, "chromium")
@@ -92,8 +93,8 @@ func newTab(t *testing.T) *tab {
 	return p
 }
 
-// listen collects what the page complains of. Answers with an error are said on
-// the console as well: those are what some tests are about.
+// listen records the errors of the page. It ignores console messages about failed
+// requests, which some tests cause on purpose.
 func (p *tab) listen(event any) {
 	line := ""
 	switch e := event.(type) {
@@ -121,9 +122,8 @@ func encoded(v any) string {
 	return string(b)
 }
 
-// do acts as a user does. It gives up after a while. The page may draw a node
-// again between the moment it is found and the moment it is used: then it is
-// looked for again.
+// do performs actions of a user, with a time limit. If the page redraws a node
+// between the moments when it is found and used, do retries the action.
 func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
@@ -139,7 +139,8 @@ func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 
 func (p *tab) open(url string) { p.t.Helper(); p.do(chromedp.Navigate(url)) }
 
-// click clicks with the mouse on what a selector of CSS selects, when it is there.
+// click clicks with the mouse on the element of a CSS selector. It waits until
+// the element exists.
 func (p *tab) click(selector string) {
 	p.t.Helper()
 	p.do(chromedp.Click(chromedp.CSS(selector)))
@@ -150,7 +151,7 @@ func (p *tab) write(selector, text string) {
 	p.do(chromedp.SendKeys(chromedp.CSS(selector), text))
 }
 
-// press presses keys, wherever the focus is.
+// press sends keys to the focused element.
 func (p *tab) press(keys ...string) {
 	p.t.Helper()
 	for _, key := range keys {
@@ -158,8 +159,8 @@ func (p *tab) press(keys ...string) {
 	}
 }
 
-// strike strikes one key as a keyboard does: its character does not come when a
-// listener has prevented that, which press would send regardless.
+// strike presses one key as a keyboard does: if a listener prevents the default,
+// no character is inserted. press would insert it anyway.
 func (p *tab) strike(key string) {
 	p.t.Helper()
 	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
@@ -168,7 +169,7 @@ func (p *tab) strike(key string) {
 	}
 }
 
-// eval returns what an expression of JavaScript is.
+// eval returns the value of a JavaScript expression.
 func eval[T any](p *tab, expression string) T {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
@@ -180,19 +181,19 @@ func eval[T any](p *tab, expression string) T {
 	return value
 }
 
-// until returns once an expression is true.
+// until waits until an expression is true.
 func (p *tab) until(expression string) {
 	p.t.Helper()
 	until(p.t, expression, func() bool { return eval[bool](p, "Boolean("+expression+")") })
 }
 
-// sees returns once text is on the page.
+// sees waits until text is on the page.
 func (p *tab) sees(text string) {
 	p.t.Helper()
 	p.until("document.body.innerText.includes(" + encoded(text) + ")")
 }
 
-// shows logs what is on the page.
+// shows logs the text of the page.
 func (p *tab) shows() {
 	p.t.Helper()
 	if text, err := chromedp.Run(p.ctx, chromedp.Evaluate[string]("document.title + '\\n' + document.body.innerText")); err == nil {
@@ -200,7 +201,7 @@ func (p *tab) shows() {
 	}
 }
 
-// look sets the size of the window and the colours that the user prefers.
+// look sets the size of the window and the preferred colour scheme.
 func (p *tab) look(width, height int64, scheme string) {
 	p.t.Helper()
 	p.do(chromedp.EmulateViewport(width, height))
@@ -213,8 +214,8 @@ func (p *tab) look(width, height int64, scheme string) {
 	must(p.t, err)
 }
 
-// harmless opens views of a page: each shows its text, of which neither markup
-// nor links nor control characters came.
+// harmless opens views of a page and checks that hostile text is shown, but did
+// not become markup, external links or control characters.
 func (p *tab) harmless(base string, views []struct{ path, shows string }) {
 	p.t.Helper()
 	for _, view := range views {
@@ -233,7 +234,7 @@ func (p *tab) harmless(base string, views []struct{ path, shows string }) {
 	}
 }
 
-// examineAll examines views of a page, large and small, light and dark.
+// examineAll examines views of a page in two sizes and two colour schemes.
 func (p *tab) examineAll(views map[string]string, open func(path string)) {
 	p.t.Helper()
 	for name, path := range views {
@@ -247,13 +248,13 @@ func (p *tab) examineAll(views map[string]string, open func(path string)) {
 	}
 }
 
-// contrast is JavaScript that returns what has less contrast than WCAG 2.2 AA
-// wants: 4.5 for text, 3 for the borders of what can be operated.
+// contrast is JavaScript that returns the elements with less contrast than WCAG
+// 2.2 AA requires: 4.5 for text, 3 for the borders of controls.
 //
 //go:embed testdata/contrast.js
 var contrast string
 
-// A stagedPage is a test runner where something of everything is to be seen.
+// staged starts a test runner that has at least one item of every kind.
 func staged(t *testing.T) (r *testRunner, running, failed string) {
 	t.Helper()
 	r = startTester(t)
@@ -271,7 +272,7 @@ func staged(t *testing.T) (r *testRunner, running, failed string) {
 	return r, r.runs()[0].ID, failed
 }
 
-// loaded returns when the view is what the server says.
+// loaded opens a view and waits until it shows the data of the server.
 func (p *tab) loaded(url string) {
 	p.t.Helper()
 	p.open("about:blank")
@@ -280,8 +281,9 @@ func (p *tab) loaded(url string) {
 	p.until(`!location.hash.includes("runs/") || document.querySelector(".output").textContent`)
 }
 
-// Every view has enough contrast, light and dark, fits 320 pixels without
-// scrolling sideways, and says to assistive technology what there is.
+// TestTesterWebLook checks that every view has enough contrast in both colour
+// schemes, fits 320 pixels without horizontal scrolling, and is accessible to
+// assistive technology.
 func TestTesterWebLook(t *testing.T) {
 	t.Parallel()
 	r, running, failed := staged(t)
@@ -304,7 +306,7 @@ func TestTesterWebLook(t *testing.T) {
 	p.examine("login")
 }
 
-// examine checks what is on the page now.
+// examine checks the current view.
 func (p *tab) examine(name string) {
 	p.t.Helper()
 	for _, line := range eval[[]string](p, contrast) {
@@ -325,13 +327,13 @@ func (p *tab) examine(name string) {
 	p.assisted(name)
 }
 
-// operable are the roles of what can be operated, which have to have a name.
+// operable are the roles of elements that must have a name.
 var operable = map[string]bool{
 	"button": true, "link": true, "textbox": true, "searchbox": true, "combobox": true, "listbox": true, "radio": true, "checkbox": true,
 	"radiogroup": true, "group": true, "dialog": true, "table": true, "navigation": true, "search": true, "region": true,
 }
 
-// assisted checks what assistive technology is told.
+// assisted checks the accessibility tree.
 func (p *tab) assisted(name string) {
 	p.t.Helper()
 	tree, err := chromedp.Call(p.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})

@@ -28,12 +28,12 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// trusting reaches servers with a certificate of ca.
+// trusting returns a transport that trusts the certificates of ca.
 func trusting(ca *testenv.CA) *http.Transport {
 	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}}
 }
 
-// TestBucketAccess lets MinIO want each kind of credentials.
+// TestBucketAccess fetches from MinIO with each kind of credentials.
 func TestBucketAccess(t *testing.T) {
 	t.Parallel()
 	ca, unknown := testenv.NewCA(t), testenv.NewCA(t)
@@ -45,7 +45,7 @@ func TestBucketAccess(t *testing.T) {
 	plain.publish("public")
 	elsewhere := minioServer{region: "eu-central-7"}.serve(t)
 	elsewhere.bucket("app", files)
-	// MinIO has no way to want client certificates.
+	// MinIO cannot require client certificates.
 	mutual := serveNginx(t, t.TempDir(), "location / { proxy_pass https://"+secure.addr+"; proxy_set_header Host $http_host; }")
 	mutualAddr := strings.TrimPrefix(mutual.mutual, "https://")
 	gate := serveHTTPProxy(t)
@@ -100,7 +100,7 @@ const (
 	azureTenant  = "72f988bf-86f1-41af-91ab-2d7cd011db47"
 )
 
-// An azureStore is Azurite, with one account.
+// An azureStore is a running Azurite with one account.
 type azureStore struct {
 	t    *testing.T
 	addr string
@@ -109,7 +109,7 @@ type azureStore struct {
 	*azblob.Client
 }
 
-// serveAzurite starts Azurite, with TLS and bearer tokens when ca is not nil.
+// serveAzurite starts Azurite. If ca is not nil, it uses TLS and accepts bearer tokens.
 func serveAzurite(t *testing.T, ca *testenv.CA) *azureStore {
 	t.Helper()
 	addr, port := freeAddr(t)
@@ -136,7 +136,7 @@ func serveAzurite(t *testing.T, ca *testenv.CA) *azureStore {
 	return s
 }
 
-// container makes a container with blobs.
+// container creates a container with blobs.
 func (s *azureStore) container(name string, public *container.PublicAccessType, blobs keys) {
 	s.t.Helper()
 	_, err := s.CreateContainer(s.t.Context(), name, &azblob.CreateContainerOptions{Access: public})
@@ -152,7 +152,7 @@ func (s *azureStore) put(container, key, text string) {
 	must(s.t, err)
 }
 
-// sign returns a shared access signature that lets a container be listed and read until expiry.
+// sign returns a shared access signature that permits listing and reading a container until expiry.
 func (s *azureStore) sign(name string, expiry time.Time) string {
 	s.t.Helper()
 	url, err := s.ServiceClient().NewContainerClient(name).GetSASURL(sas.ContainerPermissions{Read: true, List: true}, expiry, &container.GetSASURLOptions{StartTime: new(expiry.Add(-24 * time.Hour))})
@@ -205,8 +205,8 @@ func TestBucketAzure(t *testing.T) {
 	}
 }
 
-// serveEntra starts an authority of Microsoft Entra that knows one application,
-// and returns its URL. Azurite does not check signatures of tokens.
+// serveEntra starts a Microsoft Entra authority that knows one application, and returns its URL.
+// Azurite does not check the signatures of tokens.
 func serveEntra(t *testing.T, ca *testenv.CA) (url string) {
 	t.Helper()
 	signer := newIssuer(t)
@@ -237,7 +237,7 @@ func serveEntra(t *testing.T, ca *testenv.CA) (url string) {
 	return s.URL
 }
 
-// A googleStore is fake-gcs-server, which wants no credentials.
+// A googleStore is a running fake-gcs-server, which does not require credentials.
 type googleStore struct {
 	t    *testing.T
 	addr string
@@ -252,7 +252,7 @@ func serveGoogle(t *testing.T) *googleStore {
 	return &googleStore{t, addr}
 }
 
-// bucket makes a bucket with objects.
+// bucket creates a bucket with objects.
 func (s *googleStore) bucket(name string, objects keys) {
 	s.t.Helper()
 	s.post("/storage/v1/b?project=test", "application/json", `{"name":"`+name+`"}`)
@@ -279,13 +279,13 @@ func (s *googleStore) post(path, kind, text string) {
 	}
 }
 
-// TestBucketGoogle fetches from fake-gcs-server with the key of a service
-// account, which a token service exchanges, and counts what is asked.
+// TestBucketGoogle fetches from fake-gcs-server with the key of a service account, which a token
+// service exchanges for tokens, and counts the requests.
 func TestBucketGoogle(t *testing.T) {
 	t.Parallel()
 	s := serveGoogle(t)
 	s.bucket("app", files)
-	accounts := testenv.StartGCS(t, testenv.StoreConfig{ServiceAccount: "app@example.com"}) // as a token service (RFC 7523)
+	accounts := testenv.StartGCS(t, testenv.StoreConfig{ServiceAccount: "app@example.com"}) // token service (RFC 7523)
 	front := newNamingProxy(t, s.addr, func(r *http.Request) string {
 		who := ""
 		if !slices.Contains(accounts.Issued(), strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")) {
@@ -334,8 +334,8 @@ func TestBucketGoogle(t *testing.T) {
 	}
 }
 
-// TestBucketSTS lets MinIO give temporary keys to users of an LDAP directory
-// and to bearers of the tokens of an issuer.
+// TestBucketSTS fetches with temporary keys that MinIO issues to users of an LDAP directory and for
+// tokens of an OpenID Connect issuer.
 func TestBucketSTS(t *testing.T) {
 	t.Parallel()
 	ca, unknown := testenv.NewCA(t), testenv.NewCA(t)
@@ -384,7 +384,7 @@ func TestBucketSTS(t *testing.T) {
 	}
 }
 
-// newProvider returns an issuer and where it tells of its key (OpenID Connect Discovery 1.0).
+// newProvider returns an issuer and the URL of its metadata (OpenID Connect Discovery 1.0).
 func newProvider(t *testing.T) (i *issuer, url string) {
 	t.Helper()
 	i = newIssuer(t)
@@ -449,7 +449,7 @@ userPassword: canary-bob
 `
 )
 
-// serveLDAP starts slapd and returns what tells MinIO of it.
+// serveLDAP starts slapd and returns the environment that configures MinIO to use it.
 func serveLDAP(t *testing.T) (env []string) {
 	t.Helper()
 	addr, _ := freeAddr(t)
@@ -464,7 +464,7 @@ func serveLDAP(t *testing.T) (env []string) {
 		"MINIO_IDENTITY_LDAP_USER_DN_SEARCH_BASE_DN=ou=people," + ldapBase, "MINIO_IDENTITY_LDAP_USER_DN_SEARCH_FILTER=(uid=%s)"}
 }
 
-// admin runs mc, to which the store is known as "store".
+// admin runs mc, in which the store has the alias "store".
 func (s *objectStore) admin(args ...string) {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), tool(s.t, "mc"), append([]string{"--insecure"}, args...)...)

@@ -22,23 +22,23 @@ import (
 
 // A bucketSource is a Bucket and the Secrets it names.
 type bucketSource struct {
-	spec    map[string]any  // beyond interval and timeout
-	secrets map[string]keys // by the field that names them, sts.secretRef for example
+	spec    map[string]any  // other than interval and timeout
+	secrets map[string]keys // by referring field, for example sts.secretRef
 }
 
-// bucketAt returns a source of the bucket at host, by plain HTTP.
+// bucketAt returns a source of the bucket at host, over plain HTTP.
 func bucketAt(host, bucket string) bucketSource {
 	return bucketSource{spec: map[string]any{"endpoint": host, "bucketName": bucket, "insecure": true}}
 }
 
-// with returns a source with one field more, or another.
+// with returns a copy of the source with a field set.
 func (s bucketSource) with(field string, value any) bucketSource {
 	s.spec = maps.Clone(s.spec)
 	s.spec[field] = value
 	return s
 }
 
-// secret returns a source with one Secret more, or another.
+// secret returns a copy of the source with the Secret of a field set.
 func (s bucketSource) secret(field string, data keys) bucketSource {
 	secrets := map[string]keys{}
 	maps.Copy(secrets, s.secrets)
@@ -47,7 +47,7 @@ func (s bucketSource) secret(field string, data keys) bucketSource {
 	return s
 }
 
-// secure returns a source that is reached by TLS of a private authority.
+// secure returns a copy of the source that uses TLS with a private authority.
 func (s bucketSource) secure(host string, trust keys) bucketSource {
 	return s.with("endpoint", host).with("insecure", false).secret("certSecretRef", trust)
 }
@@ -57,8 +57,8 @@ func (s bucketSource) manifest(t *testing.T) string {
 	return manifest(t, "Bucket", s.spec, s.secrets)
 }
 
-// fetched runs headgate fetch, which must succeed, and returns the revision and
-// what the artifact holds.
+// fetched runs headgate fetch, which must succeed. It returns the revision and the files of the
+// artifact.
 func fetched(t *testing.T, store string, s bucketSource) (revision string, held keys) {
 	t.Helper()
 	got := fetchSource(t, store, s)
@@ -69,8 +69,8 @@ func fetched(t *testing.T, store string, s bucketSource) (revision string, held 
 	return a.Revision, entries(t, read(t, filepath.Join(store, filepath.FromSlash(a.Path))))
 }
 
-// newStoreProxy returns a proxy before an object store, which says "list" for
-// a page of a listing, and else the path.
+// newStoreProxy returns a recording proxy in front of an object store. It records "list" for a page
+// of a listing, "location" for the location of a bucket, and else the path.
 func newStoreProxy(t *testing.T, addr string) *recordingProxy {
 	t.Helper()
 	return newNamingProxy(t, addr, func(r *http.Request) string {
@@ -85,7 +85,7 @@ func newStoreProxy(t *testing.T, addr string) *recordingProxy {
 	})
 }
 
-// wantAsked says what a proxy was asked since the last time, in any order.
+// wantAsked checks the requests to a proxy since the last call, in any order.
 func wantAsked(t *testing.T, f *recordingProxy, want ...string) {
 	t.Helper()
 	got := f.took()
@@ -94,17 +94,17 @@ func wantAsked(t *testing.T, f *recordingProxy, want ...string) {
 	testenv.Equal(t, got, want, "the store was asked")
 }
 
-// root are the keys of the stores of S3 here.
+// root are the root credentials of the S3 stores.
 var root = keys{"accesskey": "headgate-root", "secretkey": "canary-root-secret"}
 
-// A minioServer is how MinIO is served.
+// A minioServer configures MinIO.
 type minioServer struct {
 	ca     *testenv.CA // nil: plain HTTP
 	region string
 	env    []string
 }
 
-// An objectStore is a store that speaks S3, and how tests write to it.
+// An objectStore is an S3 store with a client that writes to it.
 type objectStore struct {
 	t    *testing.T
 	addr string
@@ -133,7 +133,7 @@ func (s minioServer) serve(t *testing.T) *objectStore {
 	return newObjectStore(t, addr, s.region, web, s.ca != nil)
 }
 
-// serveVersity starts versitygw over a directory, in which files are objects.
+// serveVersity starts versitygw on a directory whose files are the objects.
 func serveVersity(t *testing.T) *objectStore {
 	t.Helper()
 	addr, _ := freeAddr(t)
@@ -157,7 +157,7 @@ func newObjectStore(t *testing.T, addr, region string, web http.RoundTripper, se
 	return &objectStore{t, addr, c}
 }
 
-// awaitOK returns once a server answers 200.
+// awaitOK waits until a server answers 200.
 func awaitOK(t *testing.T, c *http.Client, url string) {
 	t.Helper()
 	until(t, url+" answers", func() bool {
@@ -169,7 +169,7 @@ func awaitOK(t *testing.T, c *http.Client, url string) {
 	})
 }
 
-// bucket makes a bucket with objects.
+// bucket creates a bucket with objects.
 func (s *objectStore) bucket(name string, objects keys) {
 	s.t.Helper()
 	must(s.t, s.MakeBucket(s.t.Context(), name, minio.MakeBucketOptions{}))
@@ -185,14 +185,14 @@ func (s *objectStore) put(bucket, key, text string) {
 	must(s.t, err)
 }
 
-// publish lets everyone list and read a bucket.
+// publish permits anonymous listing and reading of a bucket.
 func (s *objectStore) publish(bucket string) {
 	s.t.Helper()
 	must(s.t, s.SetBucketPolicy(s.t.Context(), bucket, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":["*"]},`+
 		`"Action":["s3:ListBucket","s3:GetObject","s3:GetBucketLocation"],"Resource":["arn:aws:s3:::`+bucket+`","arn:aws:s3:::`+bucket+`/*"]}]}`))
 }
 
-// TestBucketRequests counts what stores of S3 are asked.
+// TestBucketRequests counts the requests to S3 stores.
 func TestBucketRequests(t *testing.T) {
 	t.Parallel()
 	for name, serve := range map[string]func(*testing.T) *objectStore{
@@ -221,7 +221,7 @@ func TestBucketRequests(t *testing.T) {
 	}
 }
 
-// TestBucketAzureRequests counts what Azurite is asked.
+// TestBucketAzureRequests counts the requests to Azurite.
 func TestBucketAzureRequests(t *testing.T) {
 	t.Parallel()
 	s := serveAzurite(t, nil)
@@ -231,17 +231,17 @@ func TestBucketAzureRequests(t *testing.T) {
 	c.run(t, func(key, text string) { s.put("app", key, text) })
 }
 
-// A counted bucket is fetched through a recording proxy.
+// A counted fetches a bucket through a recording proxy.
 type counted struct {
 	front  *recordingProxy
 	source bucketSource
 	store  string
-	files  keys   // README.md among them
-	below  string // path of the objects
+	files  keys   // including README.md
+	below  string // path prefix of the objects
 }
 
-// run fetches all objects, then none, since nothing changed, then the one that
-// changed, and returns the last revision.
+// run fetches three times: everything, then nothing because nothing changed, then one changed
+// object. It returns the last revision.
 func (c *counted) run(t *testing.T, put func(key, text string)) (revision string) {
 	t.Helper()
 	first, held := fetched(t, c.store, c.source)
@@ -266,7 +266,8 @@ func (c *counted) run(t *testing.T, put func(key, text string)) (revision string
 	return second
 }
 
-// multipart uploads an object in two parts, whose ETag is no digest of its content, and returns the content.
+// multipart uploads an object in two parts and returns its content. The ETag of such an object is
+// not a digest of the content.
 func (s *objectStore) multipart(bucket, key string) string {
 	s.t.Helper()
 	content := make([]byte, 6<<20)
@@ -279,7 +280,7 @@ func (s *objectStore) multipart(bucket, key string) string {
 	return string(content)
 }
 
-// TestBucketKeys fetches keys of all sorts from MinIO, with a prefix and by ignore rules.
+// TestBucketKeys fetches unusual keys from MinIO, with a prefix and with ignore rules.
 func TestBucketKeys(t *testing.T) {
 	t.Parallel()
 	s := minioServer{}.serve(t)
@@ -323,7 +324,7 @@ func TestBucketKeys(t *testing.T) {
 	}
 }
 
-// TestBucketVersions fetches from a bucket that keeps versions and marks what was deleted.
+// TestBucketVersions fetches from a bucket with versioning and delete markers.
 func TestBucketVersions(t *testing.T) {
 	t.Parallel()
 	s := minioServer{}.serve(t)
@@ -346,7 +347,7 @@ func TestBucketVersions(t *testing.T) {
 	wantFiles(t, held, keys{"kept": "4444"})
 }
 
-// TestBucketMoves changes, and deletes, objects between their listing and their reading.
+// TestBucketMoves changes or deletes objects after they were listed and before they are read.
 func TestBucketMoves(t *testing.T) {
 	t.Parallel()
 	s := minioServer{}.serve(t)
@@ -369,8 +370,7 @@ func TestBucketMoves(t *testing.T) {
 	}
 }
 
-// beforeReading returns the address of a proxy that lets something happen
-// before the first object is read.
+// beforeReading returns the address of a proxy that calls happen before the first object is read.
 func beforeReading(t *testing.T, addr string, happen func()) string {
 	t.Helper()
 	var once sync.Once

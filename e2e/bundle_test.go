@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestBundle has other programs read an exported bundle: oras from the file, crane
-// from the directory that it unpacks to. What they push, headgate fetches and flux pulls.
+// TestBundle reads an exported bundle with other programs: oras from the file, crane from the
+// unpacked directory. Both push it to a registry, from which headgate and flux pull it.
 func TestBundle(t *testing.T) {
 	t.Parallel()
 	addr := distribution{root: t.TempDir()}.serve(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// gitCharts serves charts, by name below the directory charts of a repository.
+// gitCharts serves a Git repository that has the charts of dir in its directory charts.
 func gitCharts(t *testing.T, dir string) *gitServer {
 	t.Helper()
 	files := fstest.MapFS{}
@@ -27,9 +27,9 @@ func gitCharts(t *testing.T, dir string) *gitServer {
 	return serveGit(t, repo)
 }
 
-// rendered compares what helm renders of a chart that headgate built with what
-// it renders of one that it handled alone, and lints the former. same makes the
-// one of the other where a version was stamped.
+// rendered checks that helm renders a chart that headgate built like the same chart handled by helm
+// alone, and lints the former. The replacer same removes the differences that a stamped version
+// causes.
 func rendered(t *testing.T, h helm, ours, alone string, same *strings.Replacer, more ...string) {
 	t.Helper()
 	for _, name := range packagers {
@@ -44,10 +44,9 @@ func rendered(t *testing.T, h helm, ours, alone string, same *strings.Replacer, 
 	}
 }
 
-// TestChartUmbrella builds a chart that depends on others: beside it in its Git
-// repository, in a repository behind nginx, in a chartmuseum and in a registry,
-// each with a password of its own. What helm renders of it is what it renders
-// once it has fetched the dependencies itself.
+// TestChartUmbrella builds a chart with dependencies in the same Git repository, in a repository
+// behind nginx, in a chartmuseum and in a registry, each with its own password. helm must render
+// the result like the chart whose dependencies helm fetched itself.
 func TestChartUmbrella(t *testing.T) {
 	t.Parallel()
 	ca := testenv.NewCA(t)
@@ -109,15 +108,14 @@ dependencies:
 			if again := fetchObjects(t, store, docs(server.plain+"/basic/repo.git"), "--detailed-exitcode"); again.code != 0 {
 				t.Errorf("the second run: exit code %d\n%s", again.code, again.stderr)
 			}
-			// Without the objects there are no credentials.
+			// Without the PkgRepository objects there are no credentials.
 			refusedChart(t, slices.Concat(docs(server.plain + "/basic/repo.git")[:2], docs(server.plain + "/basic/repo.git")[9:]), 1, "401")
 		})
 	}
 }
 
-// TestChartBuild builds charts of each sort from Git, and compares the files in
-// them, and what helm renders of them, with what helm package makes of the same
-// directory.
+// TestChartBuild builds several kinds of charts from Git. It compares their files, and their
+// rendering by helm, with those of helm package for the same directory.
 func TestChartBuild(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, nil)
@@ -151,9 +149,9 @@ func TestChartBuild(t *testing.T) {
 			for _, packager := range packagers {
 				theirs := h.pack(t, packager, at)
 				got, want := unpacked(t, ours), unpacked(t, theirs)
-				// helm keeps what was fetched into charts/ as it came and writes Chart.yaml
-				// anew. It leaves out what it passes over in a chart that it reads: byte
-				// order marks, and what in charts/ begins with a _.
+				// helm keeps fetched charts in charts/ unchanged and rewrites Chart.yaml. It also
+				// drops what it ignores when it reads a chart: byte order marks, and files in
+				// charts/ whose name begins with _.
 				for path, text := range got {
 					got[path] = strings.TrimPrefix(text, "\ufeff")
 				}
@@ -169,7 +167,7 @@ func TestChartBuild(t *testing.T) {
 			}
 			if name == "library" {
 				h.run(t, "helm3", "lint", ours)
-				return // nobody can render one
+				return // library charts cannot be rendered
 			}
 			rendered(t, h, ours, at, nil)
 		})
@@ -179,8 +177,8 @@ func TestChartBuild(t *testing.T) {
 // unpacked returns the files in the archive of a chart.
 func unpacked(t *testing.T, archive string) keys { return entries(t, read(t, archive)) }
 
-// TestChartValues merges values files as spec.valuesFiles has them and lets helm
-// render the result, and what it makes of the same files itself.
+// TestChartValues compares the rendering of charts with merged spec.valuesFiles to what helm
+// renders from the same values files.
 func TestChartValues(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, nil)
@@ -200,7 +198,7 @@ func TestChartValues(t *testing.T) {
 	testenv.Equal(t, filepath.Base(ours), "web-1.0.0+1.tgz", "stored")
 	rendered(t, h, ours, base, same, flags...)
 
-	// In Git they are relative to the root of the source.
+	// In Git the paths are relative to the root of the source.
 	dir := charts(t, map[string]keys{"web": web("1.0.0")})
 	var paths []string
 	for _, name := range files {
@@ -214,13 +212,13 @@ func TestChartValues(t *testing.T) {
 		t.Error("built twice, the chart is not the same")
 	}
 
-	// And they may be in another source.
+	// The files may be in another source.
 	docs = []any{git, repository, chartOf("PkgRepository", "charts", "web", map[string]any{"valuesFiles": []string{"values.yaml", "source:git/charts/web/values-prod.yaml", "source:git/charts/web/env/eu.yaml"}})}
 	rendered(t, h, fetchedChart(t, t.TempDir(), docs), base, same, flags...)
 	refusedChart(t, []any{repository, chartOf("PkgRepository", "charts", "web", map[string]any{"valuesFiles": []string{"absent.yaml"}})}, 2, "absent.yaml")
 }
 
-// pushCharts lets helm push charts to a registry that wants alice and a password.
+// pushCharts pushes charts with helm to a registry that requires user alice and a password.
 func pushCharts(t *testing.T, h helm, addr, password string, all ...keys) {
 	t.Helper()
 	for i, chart := range all {
@@ -230,8 +228,8 @@ func pushCharts(t *testing.T, h helm, addr, password string, all ...keys) {
 	}
 }
 
-// TestChartRegistry takes charts that helm push wrote from a registry with TLS
-// and users, as Secrets of either sort and the login of docker name them.
+// TestChartRegistry fetches charts that helm pushed from a registry with TLS and users, with both
+// types of Secrets and with a Docker login.
 func TestChartRegistry(t *testing.T) {
 	t.Parallel()
 	ca := testenv.NewCA(t)
@@ -273,7 +271,7 @@ func TestChartRegistry(t *testing.T) {
 		})
 	}
 
-	// The same without a file: out of a registry, and with an OCIRepository.
+	// The same without documents, and with an OCIRepository.
 	config := write(t, filepath.Join(t.TempDir(), "config.json"), auths[".dockerconfigjson"])
 	out := filepath.Join(t.TempDir(), "out")
 	store := t.TempDir()
@@ -292,7 +290,7 @@ func TestChartRegistry(t *testing.T) {
 	testenv.Equal(t, filepath.Base(archive), "web-1.0.0.tgz", "stored")
 }
 
-// TestChartPublished lets helm pull and render a chart that headgate pushed.
+// TestChartPublished pulls and renders with helm a chart that headgate pushed.
 func TestChartPublished(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, nil)
@@ -313,7 +311,7 @@ func TestChartPublished(t *testing.T) {
 	}
 }
 
-// secrets writes a directory of one Secret.
+// secrets writes a directory with one Secret and returns it.
 func secrets(t *testing.T, name string, data keys) string {
 	t.Helper()
 	files := keys{}
@@ -323,13 +321,13 @@ func secrets(t *testing.T, name string, data keys) string {
 	return written(t, files)
 }
 
-// TestChartProvenance lets helm package --sign write provenance files with keys
-// of gpg, and PkgRepository.spec.verify ask for them.
+// TestChartProvenance verifies provenance files that helm package --sign wrote with gpg keys, as
+// PkgRepository.spec.verify requires.
 func TestChartProvenance(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, nil)
 	alice, mallory := newPGPSigner(t, "alice", "rsa3072", "sign", "never"), newPGPSigner(t, "mallory", "rsa3072", "sign", "never")
-	ring := filepath.Join(h.home, "secring.gpg") // the format of gpg 1
+	ring := filepath.Join(h.home, "secring.gpg") // the key ring format of GnuPG 1
 	alice.GPG("", "--output", ring, "--export-secret-keys")
 	dir := t.TempDir()
 	for i, version := range []string{"1.0.0", "1.1.0"} {
@@ -377,7 +375,7 @@ func TestChartProvenance(t *testing.T) {
 			}
 		})
 	}
-	// What was changed afterwards is refused, though the index names its digest.
+	// A chart that was changed after signing is refused, even if the index has its new digest.
 	changed := h.pack(t, "helm3", written(t, merged(web("1.0.0"), keys{"values.yaml": "replicas: 100\nhosts: [evil]\n"})))
 	must(t, os.Rename(changed, filepath.Join(dir, "web-1.0.0.tgz")))
 	h.run(t, "helm3", "repo", "index", dir)
@@ -386,8 +384,8 @@ func TestChartProvenance(t *testing.T) {
 		chartOf("PkgRepository", "charts", "web", map[string]any{"version": "1.0.0"})}, 3, "sha256")
 }
 
-// TestChartSigned signs charts in a registry with cosign and notation, and
-// PkgChart.spec.verify asks for it.
+// TestChartSigned verifies charts in a registry that cosign and notation signed, as
+// PkgChart.spec.verify requires.
 func TestChartSigned(t *testing.T) {
 	t.Parallel()
 	for name, create := range map[string]func(*testing.T) technology{"cosign2": newCosign2, "cosign3": newCosign3, "notation": newNotationJWS} {
@@ -420,8 +418,7 @@ func TestChartSigned(t *testing.T) {
 	}
 }
 
-// verifiedChart runs headgate verify on PkgChart/chart, and returns what it
-// prints of the signature.
+// verifiedChart runs headgate verify on PkgChart/chart and returns the printed mode and signer.
 func verifiedChart(t *testing.T, docs []any) (mode, signer string) {
 	t.Helper()
 	out, err := headgate(t.Context(), t, "verify", "-f", writeDocuments(t, docs), "pkgchart/chart", "-o", "json").Output()

@@ -17,13 +17,13 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// A helm is where the package manager keeps what it knows; it trusts one authority.
+// A helm is a home directory for helm. Its commands trust one authority.
 type helm struct {
 	home string
 	ca   string // file
 }
 
-// packagers are the releases of it that charts are given to.
+// packagers are the helm releases that the tests use.
 var packagers = []string{"helm3", "helm4"}
 
 func newHelm(t *testing.T, ca *testenv.CA) helm {
@@ -35,7 +35,7 @@ func newHelm(t *testing.T, ca *testenv.CA) helm {
 	return h
 }
 
-// run runs helm to its end and returns its standard output.
+// run runs helm and returns its standard output.
 func (h helm) run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), tool(t, name), args...)
@@ -50,13 +50,13 @@ func (h helm) run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// template renders a chart: a directory or an archive.
+// template renders a chart from a directory or an archive.
 func (h helm) template(t *testing.T, name, chart string, more ...string) string {
 	t.Helper()
 	return h.run(t, name, append([]string{"template", "release", chart}, more...)...)
 }
 
-// pack packages a chart and returns the path of its archive.
+// pack packages a chart and returns the path of the archive.
 func (h helm) pack(t *testing.T, name, chart string, more ...string) string {
 	t.Helper()
 	out := h.run(t, name, append([]string{"package", chart, "--destination", t.TempDir()}, more...)...)
@@ -67,7 +67,7 @@ func (h helm) pack(t *testing.T, name, chart string, more ...string) string {
 	return path
 }
 
-// charts writes charts, by name, into a directory and returns it.
+// charts writes charts by name into a directory and returns it.
 func charts(t *testing.T, all map[string]keys) string {
 	t.Helper()
 	files := keys{}
@@ -79,7 +79,7 @@ func charts(t *testing.T, all map[string]keys) string {
 	return written(t, files)
 }
 
-// web is an application that shows all that reaches a template.
+// web is a chart that renders everything that a template can see.
 func web(version string) keys {
 	return keys{
 		"Chart.yaml": "apiVersion: v2\nname: web\nversion: " + version + "\nappVersion: \"1.27\"\ndescription: serves pages # a comment\ntype: application\nkubeVersion: '>=1.20.0-0'\n" +
@@ -108,7 +108,7 @@ func web(version string) keys {
 	}
 }
 
-// small is a chart of one template.
+// small is a chart with one template.
 func small(name, version string) keys {
 	return keys{
 		"Chart.yaml":               "apiVersion: v2\nname: " + name + "\nversion: " + version + "\n",
@@ -117,28 +117,28 @@ func small(name, version string) keys {
 	}
 }
 
-// common is a library.
+// common is a library chart.
 var common = keys{
 	"Chart.yaml":             "apiVersion: v2\nname: common\nversion: 0.4.0\ntype: library\n",
 	"templates/_labels.yaml": "{{- define \"common.labels\" -}}\nfrom: {{ .Chart.Name }}\n{{- end }}\n",
 }
 
-// merged returns charts with other files.
+// merged returns the files of a chart with files of more added or replaced.
 func merged(chart, more keys) keys {
 	all := maps.Clone(chart)
 	maps.Copy(all, more)
 	return all
 }
 
-// results are how a run of the command on several objects ended.
+// A results is the result of a command on several objects.
 type results struct {
 	code   int
 	stderr string
 	status map[string]status // by KIND/NAME
 }
 
-// artifact returns the path in the store of what an object has, and fails
-// unless all are ready.
+// artifact returns the path of an object's artifact in the store. The test fails
+// unless all objects are ready.
 func (r results) artifact(t *testing.T, store, object string) string {
 	t.Helper()
 	a := r.status[object].Artifact
@@ -169,7 +169,7 @@ func secret(name string, data keys) any {
 	return d
 }
 
-// object returns an object with what each needs in its spec, and what more has.
+// object returns an object with the usual fields in its spec, and those of more.
 func object(kind, name string, more map[string]any) any {
 	spec := map[string]any{"interval": "1m"}
 	if kind != "PkgChart" {
@@ -189,14 +189,15 @@ func chartOf(kind, name, chart string, more map[string]any) any {
 	return object("PkgChart", "chart", spec)
 }
 
-// fetchedChart fetches and returns the path of the archive of PkgChart/chart.
+// fetchedChart runs headgate fetch and returns the path of the archive of
+// PkgChart/chart.
 func fetchedChart(t *testing.T, store string, docs []any, more ...string) string {
 	t.Helper()
 	return fetchObjects(t, store, docs, more...).artifact(t, store, "PkgChart/chart")
 }
 
-// refusedChart fetches a chart that must not be had: it ends with the code and
-// says all of words, of what no chart is in the store.
+// refusedChart runs headgate fetch, which must fail with the exit code, print all
+// words, and store no chart.
 func refusedChart(t *testing.T, docs []any, code int, words ...string) {
 	t.Helper()
 	store := t.TempDir()
@@ -223,8 +224,9 @@ func refusedChart(t *testing.T, docs []any, code int, words ...string) {
 	}
 }
 
-// serveFiles lets nginx serve a directory: below /public to all, compressed
-// when asked, below /basic to alice with s3cret.
+// serveFiles serves a directory with nginx: at /public for all clients, with
+// compression if they accept it, and at /basic for user alice with password
+// s3cret.
 func serveFiles(t *testing.T, dir string) *gitServer {
 	t.Helper()
 	return serveNginx(t, dir, `
@@ -233,7 +235,8 @@ location /basic/  { auth_basic charts; auth_basic_user_file @DIR@/htpasswd; alia
 `)
 }
 
-// A chartMuseum is a running chartmuseum, which keeps charts and writes their index.
+// A chartMuseum is a running chartmuseum, which stores charts and generates their
+// index.
 type chartMuseum struct{ url, user, password string }
 
 func serveChartMuseum(t *testing.T, user, password string, more ...string) chartMuseum {
@@ -261,8 +264,8 @@ func (m chartMuseum) put(t *testing.T, archive string) {
 	}
 }
 
-// packaged packages versions of charts, by the releases in turn, writes the
-// index of them and returns the directory.
+// packaged packages charts with alternating helm releases, generates their index
+// and returns the directory.
 func packaged(t *testing.T, h helm, all ...keys) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -277,9 +280,9 @@ func packaged(t *testing.T, h helm, all ...keys) string {
 	return dir
 }
 
-// TestChartRepository takes charts from repositories that helm package and helm
-// repo index wrote, behind nginx and chartmuseum, and compares what is stored
-// with what helm itself pulls.
+// TestChartRepository fetches charts from repositories that helm package and helm
+// repo index generated, behind nginx and chartmuseum, and compares the result
+// with what helm pulls.
 func TestChartRepository(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, nil)
@@ -298,7 +301,7 @@ func TestChartRepository(t *testing.T) {
 	for _, c := range []struct {
 		name, url   string
 		login, cert keys   // nil: no secretRef, no certSecretRef
-		failed      string // part of FetchFailed, "" when the fetch succeeds
+		failed      string // part of FetchFailed; "" if the fetch succeeds
 	}{
 		{"nginx", nginx.plain + "/public", nil, nil, ""},
 		{"nginx basic", nginx.plain + "/basic/", alice, nil, ""},
@@ -347,7 +350,7 @@ func TestChartRepository(t *testing.T) {
 	}
 }
 
-// pulled lets helm pull the version of web that is to be chosen.
+// pulled pulls the expected version of web with helm and returns the path.
 func pulled(t *testing.T, h helm, from string, login, cert keys) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -366,8 +369,8 @@ func pulled(t *testing.T, h helm, from string, login, cert keys) string {
 	return filepath.Join(dir, "web-1.1.0+b.1.tgz")
 }
 
-// TestChartIndexRequests counts what is asked of a repository: an index that did
-// not change is one answer without content, compressed or not.
+// TestChartIndexRequests counts the requests to a repository. For an unchanged
+// index there is one response without content, with and without compression.
 func TestChartIndexRequests(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, nil)
@@ -385,7 +388,7 @@ func TestChartIndexRequests(t *testing.T) {
 	if seen := f.took(); len(seen) != 1 || seen[0] != "GET /public/index.yaml 304" {
 		t.Errorf("the second run asked %q", seen)
 	}
-	// Stamped again, the index says the same: no new artifact.
+	// Only the timestamp of the index changes: no new artifact.
 	stamp := regexp.MustCompile(`(?m)^generated: .*$`)
 	index := stamp.ReplaceAllString(read(t, filepath.Join(dir, "index.yaml")), `generated: "2030-01-01T00:00:00Z"`)
 	write(t, filepath.Join(dir, "index.yaml"), index)
@@ -394,7 +397,7 @@ func TestChartIndexRequests(t *testing.T) {
 		t.Errorf("an index that was stamped again changed something: exit code %d", got.code)
 	}
 	testenv.Equal(t, len(f.took()), 1, "requests of the third run")
-	// A further version is one more chart.
+	// A new version is stored.
 	more := packaged(t, h, web("1.0.1"))
 	write(t, filepath.Join(dir, "web-1.0.1.tgz"), read(t, filepath.Join(more, "web-1.0.1.tgz")))
 	h.run(t, "helm3", "repo", "index", dir)
@@ -404,7 +407,7 @@ func TestChartIndexRequests(t *testing.T) {
 	}
 }
 
-// TestIndexSearch compares what index search finds with what helm search finds.
+// TestIndexSearch compares the results of index search and helm search.
 func TestIndexSearch(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, nil)

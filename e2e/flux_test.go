@@ -24,8 +24,9 @@ import (
 	"github.com/headgate-io/headgate/source/serve/notify"
 )
 
-// What notify posts is an event of the reference: its own type takes all of it,
-// and makes the same JSON of it.
+// TestEventIsTheReferences checks that a posted event is an event of the
+// reference: the reference's type accepts all fields, and encodes to the same
+// JSON.
 func TestEventIsTheReferences(t *testing.T) {
 	t.Parallel()
 	bodies := make(chan []byte, 1)
@@ -60,7 +61,7 @@ func TestEventIsTheReferences(t *testing.T) {
 	}
 }
 
-// fields returns JSON in an order that does not depend on its author's.
+// fields returns the JSON object text with its keys in a canonical order.
 func fields(t *testing.T, text []byte) []byte {
 	t.Helper()
 	var v map[string]any
@@ -70,14 +71,15 @@ func fields(t *testing.T, text []byte) []byte {
 	return out
 }
 
-// An ignoreGen makes random trees and rules out of few names, so that they meet.
+// An ignoreGen generates random trees and rules from a few names, so that rules
+// often match.
 type ignoreGen struct{ *rand.Rand }
 
 func pick[T any](g ignoreGen, list []T) T { return list[g.IntN(len(list))] }
 
 var ignoreNames = strings.Fields("a b ab deploy docs keep.yaml a.md b.md logo.png .git .gitignore .github x.zip .flux.yaml #a !b *")
 
-// tree returns 200 paths, and which of them are directories.
+// tree returns 200 paths and whether each is a directory.
 func (g ignoreGen) tree() map[string]bool {
 	paths, dirs := map[string]bool{}, []string{""}
 	for len(paths) < 200 {
@@ -93,7 +95,8 @@ func (g ignoreGen) tree() map[string]bool {
 	return paths
 }
 
-// line returns a line of an ignore file; half of them are made of a path of the tree.
+// line returns a line of an ignore file. Half of the lines contain a path of the
+// tree.
 func (g ignoreGen) line(names []string) string {
 	pieces := strings.Fields(`a b ab / / * * ** ** ? [ab] [!a] [^b] [a-b] []a] [a \a \* \! \# \ # ! . deploy docs *.md *.yaml /** **/ /**/ a** [[:alpha:]] é`)
 	if g.IntN(12) == 0 {
@@ -129,8 +132,8 @@ func (g ignoreGen) text(names []string) string {
 
 // TestIgnoreAgreesWithFlux compares the verdict about each path of a tree with
 // that of the reference's matcher, for random rules in spec.ignore and in ignore
-// files, with default patterns (as Git and OCI sources have them) and without (as
-// buckets do), and what a view shows with both.
+// files, with default patterns (as for Git and OCI sources) and without (as for
+// buckets). It also compares the files in a view.
 func TestIgnoreAgreesWithFlux(t *testing.T) {
 	t.Parallel()
 	const sets, trees = 20_000, 100
@@ -147,7 +150,7 @@ func TestIgnoreAgreesWithFlux(t *testing.T) {
 			}
 			slices.Sort(names)
 		}
-		texts := map[string]string{} // of ignore files, by directory
+		texts := map[string]string{} // of ignore files by directory
 		for range g.IntN(3) {
 			dir := pick(g, names)
 			if all[dir] && !slices.Contains(strings.Split(dir, "/"), ".git") {
@@ -188,7 +191,7 @@ func TestIgnoreAgreesWithFlux(t *testing.T) {
 				kept[name] = true
 			}
 		}
-		if set%20 == 0 { // a view hides nothing that is kept
+		if set%20 == 0 { // a view must show exactly the kept files
 			viewed++
 			whole := fstest.MapFS{}
 			for name, dir := range all {
@@ -215,7 +218,8 @@ func TestIgnoreAgreesWithFlux(t *testing.T) {
 	}
 }
 
-// fluxMatcher puts together what the reference's controllers do (reference A8).
+// fluxMatcher combines the patterns as the reference's controllers do (reference
+// A8).
 func fluxMatcher(texts map[string]string, extra string, bucket bool) gitignore.Matcher {
 	var patterns []gitignore.Pattern
 	dirs := make([]string, 0, len(texts))

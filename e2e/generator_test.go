@@ -11,7 +11,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// composed makes two artifacts of a Git repository, an artifact and a chart in a registry, and a bucket.
+// composed declares a generator that makes two artifacts from a Git repository, an artifact and a
+// chart in a registry, and a bucket.
 const composed = `
 apiVersion: source.extensions.fluxcd.io/v1beta1
 kind: ArtifactGenerator
@@ -42,8 +43,8 @@ metadata: {name: small}
 spec: {interval: 1m, chart: small, version: "*", sourceRef: {kind: HelmRepository, name: charts}}
 `
 
-// TestGenerator composes what real servers have, with trees as the documentation has them.
-// What is locked is made again after all of them have moved.
+// TestGenerator composes artifacts from real servers as in the documentation. A locked fetch must
+// produce the same artifacts after all sources have moved.
 func TestGenerator(t *testing.T) {
 	t.Parallel()
 	repo := testenv.NewRepo(t)

@@ -19,11 +19,11 @@ import (
 
 var updateSigned = flag.String("update-signed", "", "write what the unit tests verify, made anew, to this `folder`: ../testdata/signed")
 
-// A signing is one key with a commit and a tag that it signed.
+// A signing is a key with a commit and a tag that it signed.
 type signing struct {
 	*signer
 	name string
-	why  string // regular expression of the refusal, "" for a signature that holds
+	why  string // regular expression of the refusal; "" for a valid signature
 }
 
 var (
@@ -31,8 +31,8 @@ var (
 	later = epoch.AddDate(0, 6, 0)
 )
 
-// signings makes the keys, has each sign by what is done before, and then does
-// what comes after: the public keys are taken in the end.
+// signings creates the keys. It calls sign with each of them, and only then applies later changes
+// such as a revocation. The returned signers have the public keys after these changes.
 func signings(t *testing.T, sign func(s signing)) []signing {
 	t.Helper()
 	var all []signing
@@ -104,13 +104,13 @@ func signings(t *testing.T, sign func(s signing)) []signing {
 	return all
 }
 
-// signedTree is the tree that the commits have.
+// signedTree is the tree of the commits.
 var signedTree = fstest.MapFS{"app.yaml": {Data: []byte("replicas: 3\n")}}
 
-// TestUpdateSigned makes the objects that the unit tests verify.
+// TestUpdateSigned creates the signed objects that the unit tests verify.
 func TestUpdateSigned(t *testing.T) {
 	if *updateSigned == "" {
-		t.SkipNow() // nothing is tested
+		t.SkipNow() // this is not a test
 	}
 	repo := testenv.NewRepo(t)
 	tree := repo.Tree(signedTree)
@@ -138,7 +138,7 @@ func TestUpdateSigned(t *testing.T) {
 		write("keys", s.Entry, s.Public())
 		fmt.Fprintln(&ids, s.name, s.ID)
 	}
-	// A signature by ssh-keygen that was made for another purpose.
+	// A signature that ssh-keygen made for another namespace.
 	ssh := newSSHSigner(t, "ssh-namespace", "ed25519")
 	payload := repo.Raw("commit", repo.Commit(testenv.Commit{Tree: tree, Message: "signed by ssh-namespace\n", Time: epoch, Parents: []string{}}))
 	head, message, _ := bytes.Cut(payload, []byte("\n\n"))
@@ -149,8 +149,7 @@ func TestUpdateSigned(t *testing.T) {
 	write(".", "ids", ids.Bytes())
 }
 
-// TestSigned has git sign with fresh keys, by gpg and ssh-keygen, and the
-// command verify what it signed.
+// TestSigned verifies commits and tags that git signed with fresh keys of gpg and ssh-keygen.
 func TestSigned(t *testing.T) {
 	t.Parallel()
 	repo := testenv.NewRepo(t)
@@ -193,22 +192,22 @@ func TestSigned(t *testing.T) {
 	}
 }
 
-// A signer signs commits and tags with a key of its own, by the real gpg or
-// ssh-keygen, which git runs.
+// A signer signs commits and tags with its own key. git runs the real gpg or ssh-keygen.
 type signer struct {
-	Entry  string // name of the entry for a Secret: NAME.asc or NAME.sshpub
+	Entry  string // name of the key in a Secret: NAME.asc or NAME.sshpub
 	ID     string // key ID of the OpenPGP primary key, or SHA256 fingerprint of the SSH key
 	t      testing.TB
-	home   string // of gpg, or the folder of the SSH key
+	home   string // home of gpg, or directory of the SSH key
 	config []string
 	public func() []byte
 	time   time.Time
 }
 
-// Public returns the public key as it is now.
+// Public returns the current public key.
 func (s *signer) Public() []byte { s.t.Helper(); return s.public() }
 
-// newSSHSigner makes an SSH key of a kind and size for ssh-keygen: ed25519, ecdsa-256, rsa-3072.
+// newSSHSigner creates an SSH key with ssh-keygen. The kind is ed25519, or an algorithm with a
+// size, as in ecdsa-256 or rsa-3072.
 func newSSHSigner(t testing.TB, name, kind string) *signer {
 	t.Helper()
 	s := &signer{Entry: name + ".sshpub", t: t, home: t.TempDir(), time: testenv.Epoch}
@@ -229,18 +228,18 @@ func newSSHSigner(t testing.TB, name, kind string) *signer {
 	return s
 }
 
-// SignSSH signs data in a namespace by ssh-keygen itself.
+// SignSSH signs data in a namespace with ssh-keygen.
 func (s *signer) SignSSH(namespace string, data []byte) []byte {
 	s.t.Helper()
 	return []byte(s.run(data, "ssh-keygen", "-q", "-Y", "sign", "-f", filepath.Join(s.home, "key"), "-n", namespace) + "\n")
 }
 
-// newPGPSigner makes an OpenPGP key of an algorithm, usage and time of expiry for
-// gpg --quick-generate-key: ed25519, sign, never. It is made at the time [testenv.Epoch]
-// and signs an hour later, see [signer.Clock].
+// newPGPSigner creates an OpenPGP key. The algorithm, usage and expiry are those of gpg
+// --quick-generate-key, for example ed25519, sign and never. The key is created at [testenv.Epoch]
+// and signs one hour later; see [signer.Clock].
 func newPGPSigner(t testing.TB, name, algorithm, usage, expire string) *signer {
 	t.Helper()
-	home, err := os.MkdirTemp("", "gpg") // a socket's name is at most 107 bytes long
+	home, err := os.MkdirTemp("", "gpg") // the path of a socket has at most 107 bytes
 	s := &signer{Entry: name + ".asc", t: t, home: home}
 	s.check(err)
 	t.Cleanup(func() {
@@ -255,12 +254,11 @@ func newPGPSigner(t testing.TB, name, algorithm, usage, expire string) *signer {
 	s.ID = fpr[len(fpr)-16:]
 	s.config = []string{"-c", "gpg.format=openpgp", "-c", "user.signingkey=" + fpr}
 	s.public = func() []byte { return []byte(s.GPG("", "--armor", "--export", fpr) + "\n") }
-	s.Clock(testenv.Epoch.Add(time.Hour)) // gpg's clock runs on while it works
+	s.Clock(testenv.Epoch.Add(time.Hour)) // the clock of gpg advances while it runs
 	return s
 }
 
-// Clock sets the time at which the key signs and is changed from now on, and
-// options of gpg.
+// Clock sets the time for later signatures and changes of the key, and options of gpg.
 func (s *signer) Clock(at time.Time, options ...string) {
 	s.t.Helper()
 	s.time = at
@@ -268,7 +266,7 @@ func (s *signer) Clock(at time.Time, options ...string) {
 	s.check(os.WriteFile(filepath.Join(s.home, "gpg.conf"), []byte(strings.Join(conf, "\n")+"\n"), 0o600))
 }
 
-// GPG runs gpg for the key; input are the answers to its questions.
+// GPG runs gpg for the key. The input answers its prompts.
 func (s *signer) GPG(input string, args ...string) string {
 	s.t.Helper()
 	if input != "" {
@@ -282,7 +280,7 @@ func (s *signer) Fingerprint() string {
 	return strings.TrimPrefix(s.config[len(s.config)-1], "user.signingkey=")
 }
 
-// RevokePGP revokes the key by the certificate that gpg keeps for it.
+// RevokePGP revokes the key with the revocation certificate that gpg stored.
 func (s *signer) RevokePGP() {
 	s.t.Helper()
 	b, err := os.ReadFile(filepath.Join(s.home, "openpgp-revocs.d", s.Fingerprint()+".rev"))
@@ -308,20 +306,20 @@ func (s *signer) run(in []byte, name string, args ...string) string {
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// commit makes a signed commit of a tree, and returns its id.
+// commit creates a signed commit of a tree and returns its id.
 func (s *signer) commit(repo *testenv.Repo, tree, message string) string {
 	s.t.Helper()
 	return s.git(repo, "commit-tree", "-S", tree, "-m", message)
 }
 
-// tag makes a signed tag, and returns the id of the tag object.
+// tag creates a signed tag and returns the id of the tag object.
 func (s *signer) tag(repo *testenv.Repo, name, id, message string) string {
 	s.t.Helper()
 	s.git(repo, "tag", "-s", "-m", message, name, id)
 	return repo.ID("refs/tags/" + name)
 }
 
-// git runs git in a repository, at the time at which the key signs.
+// git runs git in a repository at the signing time.
 func (s *signer) git(repo *testenv.Repo, args ...string) string {
 	s.t.Helper()
 	date := fmt.Sprintf("%d +0000", s.time.Unix())

@@ -17,7 +17,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// sample is a repository whose main branch, tag and pull request hold one tree.
+// sample returns a repository whose main branch, tag and pull request have the
+// same tree.
 func sample(t *testing.T) (repo *testenv.Repo, commit string) {
 	t.Helper()
 	repo = testenv.NewRepo(t)
@@ -36,7 +37,8 @@ func sample(t *testing.T) (repo *testenv.Repo, commit string) {
 	return repo, commit
 }
 
-// same checks that an attempt succeeds with the artifact of a digest, or fails.
+// same checks that an attempt succeeds with an artifact of this digest, or fails
+// as expected.
 func (a attempt) same(t *testing.T, digest string) {
 	t.Helper()
 	if got, _ := a.fetch(t); a.failed == "" {
@@ -87,7 +89,7 @@ func TestGitOverHTTP(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) { r.same(t, want.Digest) })
 	}
 
-	// A failure leaves the artifact of before alone.
+	// A failed fetch keeps the previous artifact.
 	store, basic := t.TempDir(), gitSource{url: s.plain + "/basic/repo.git", secret: alice}
 	first := fetchSource(t, store, basic)
 	basic.secret = keys{"username": "alice", "password": "canary"}
@@ -114,7 +116,7 @@ func TestGitOverSSH(t *testing.T) {
 	}
 	hosts := s.knownHosts(t, false, "ed25519", "ecdsa", "rsa")
 	other := serveSSH(t, repo)
-	other.addr = s.addr // its keys under the address of the first
+	other.addr = s.addr // the host keys of another server at the address of s
 	at := func(identity, hosts string, kv ...string) gitSource {
 		secret := keys{"identity": identity, "known_hosts": hosts}
 		for i := 0; i < len(kv); i += 2 {
@@ -179,7 +181,7 @@ func TestGitThroughProxies(t *testing.T) {
 	}
 }
 
-// A worktree is a clone in which the real git-lfs is at work.
+// A worktree is a clone that uses the real git-lfs.
 type worktree struct {
 	t   *testing.T
 	dir string
@@ -211,7 +213,7 @@ func (w worktree) write(name, content string) {
 	must(w.t, os.WriteFile(at, []byte(content), 0o644))
 }
 
-// checkedOut returns the files below dir that an artifact may hold.
+// checkedOut returns the files below dir that an artifact can contain.
 func checkedOut(t *testing.T, dir string) keys {
 	t.Helper()
 	found := filesOf(t, os.DirFS(dir))
@@ -221,8 +223,8 @@ func checkedOut(t *testing.T, dir string) keys {
 	return found
 }
 
-// What git-lfs put into a repository and onto a server comes out as it does in a
-// clone that git-lfs made, from the server and from the repository on this machine.
+// TestLFS compares files from git-lfs with those in a clone that git-lfs made. It
+// fetches from the server and from a local repository.
 func TestLFS(t *testing.T) {
 	t.Parallel()
 	objects, repo := new(testenv.LFS), testenv.NewRepo(t)
@@ -246,7 +248,7 @@ func TestLFS(t *testing.T) {
 	w.write("data/raw/r.csv", "raw")
 	w.git("add", ".")
 	w.git("commit", "-q", "-m", "large files")
-	w.git("push", "-q", "file://"+repo.Dir, "main") // git-lfs puts the objects there, too
+	w.git("push", "-q", "file://"+repo.Dir, "main") // git-lfs stores the objects there, too
 	w.git("lfs", "push", "--all", withLogin, "main")
 	if n := len(objects.OIDs()); n != 4 {
 		t.Fatalf("git-lfs pushed %d objects", n)

@@ -50,13 +50,13 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// keys are the content of a Secret.
+// keys are the data of a Secret.
 type keys map[string]string
 
 // A gitSource is a GitRepository and the Secrets it names.
 type gitSource struct {
 	url    string
-	ref    keys // nil: the branch main
+	ref    keys // nil: branch main
 	secret keys // nil: no secretRef
 	proxy  keys // nil: no proxySecretRef
 	trust  keys // the Secret of verify; nil: no verify
@@ -79,8 +79,8 @@ func (s gitSource) manifest(t *testing.T) string {
 	return manifest(t, "GitRepository", spec, map[string]keys{"secretRef": s.secret, "proxySecretRef": s.proxy, "verify.secretRef": s.trust})
 }
 
-// manifest writes a file of a source and its Secrets, by the field that names them
-// (verify.secretRef for example), and returns its path.
+// manifest writes a document of a source and its Secrets to a file and returns its path. The
+// Secrets are keyed by the field that refers to them, for example verify.secretRef.
 func manifest(t *testing.T, kind string, spec map[string]any, secrets map[string]keys) string {
 	t.Helper()
 	spec = maps.Clone(spec)
@@ -101,7 +101,7 @@ func manifest(t *testing.T, kind string, spec map[string]any, secrets map[string
 	return writeDocuments(t, append(docs, object(kind, "app", spec)))
 }
 
-// writeDocuments writes a file of documents and returns its path.
+// writeDocuments writes documents to a file and returns its path.
 func writeDocuments(t *testing.T, docs []any) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -117,7 +117,7 @@ func document(version, kind, name, field string, content any) map[string]any {
 	return map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": name, "namespace": "default"}, field: content}
 }
 
-// An outcome is how a run of the command ended.
+// An outcome is the result of a command on one object.
 type outcome struct {
 	code   int
 	stderr string
@@ -132,7 +132,7 @@ type status struct {
 	}
 }
 
-// condition returns "STATUS REASON: MESSAGE" of a condition, "" when there is none.
+// condition returns "STATUS REASON: MESSAGE" of a condition, or "" if it is absent.
 func (s status) condition(kind string) string {
 	for _, c := range s.Conditions {
 		if c.Type == kind {
@@ -142,7 +142,7 @@ func (s status) condition(kind string) string {
 	return ""
 }
 
-// headgate prepares a run of the command, in an environment that holds nothing of the machine's.
+// headgate returns a command that runs headgate with a minimal environment and its own directories.
 func headgate(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, command, args...)
@@ -150,9 +150,9 @@ func headgate(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// declared is a source with the Secrets that it names.
+// A declared is a source with the Secrets that it needs.
 type declared interface {
-	// manifest returns the path of its documents.
+	// manifest returns the path of the documents.
 	manifest(t *testing.T) string
 }
 
@@ -210,12 +210,12 @@ func archives(t *testing.T, store string) (paths []string) {
 	return paths
 }
 
-// storedFiles lists all files of a store but those that begin with a dot, or are below.
+// storedFiles returns all files of a store except hidden files and those in hidden directories.
 func storedFiles(t *testing.T, store string) (paths []string) {
 	t.Helper()
 	must(t, fs.WalkDir(os.DirFS(store), ".", func(path string, d fs.DirEntry, err error) error {
 		switch hidden := path != "." && strings.HasPrefix(d.Name(), "."); {
-		case errors.Is(err, fs.ErrNotExist): // a store that nothing was put into, or what goes meanwhile
+		case errors.Is(err, fs.ErrNotExist): // an empty store, or a file that was just removed
 			return nil
 		case err != nil:
 			return err
@@ -229,14 +229,14 @@ func storedFiles(t *testing.T, store string) (paths []string) {
 	return paths
 }
 
-// An attempt is a fetch of a source that holds files.
+// An attempt is a fetch of a source and its expected result.
 type attempt struct {
 	name   string
 	source declared
-	failed string // regular expression of FetchFailed; "" when the fetch succeeds
+	failed string // regular expression of FetchFailed; "" if the fetch succeeds
 }
 
-// run fetches the files that tests hold, or fails.
+// run fetches the source. If it must succeed, the artifact must have the tests' files.
 func (a attempt) run(t *testing.T) outcome {
 	t.Helper()
 	got, store := a.fetch(t)
@@ -246,7 +246,7 @@ func (a attempt) run(t *testing.T) outcome {
 	return got
 }
 
-// fetch fetches, looks for credentials in what is said, and checks how it ends.
+// fetch fetches the source, checks that the output contains no credentials, and checks the result.
 func (a attempt) fetch(t *testing.T) (got outcome, store string) {
 	t.Helper()
 	store = t.TempDir()
@@ -273,10 +273,10 @@ func (a attempt) fetch(t *testing.T) (got outcome, store string) {
 	return got, store
 }
 
-// said returns all that a run of the command told.
+// said returns the error output and the status.
 func (o outcome) said() string { return fmt.Sprintf("%s %+v", o.stderr, o.status) }
 
-// A log collects what a process says.
+// A log collects the output of a process. It is safe for concurrent use.
 type log struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -294,8 +294,8 @@ func (l *log) String() string {
 	return l.buf.String()
 }
 
-// start runs a server until the test ends. It leads a process group, so that
-// its children end with it.
+// start starts a server, which runs until the test ends. It leads a process group, so that its
+// children are stopped too.
 func start(t *testing.T, cmd *exec.Cmd) *log {
 	t.Helper()
 	out := new(log)
@@ -309,7 +309,7 @@ func start(t *testing.T, cmd *exec.Cmd) *log {
 	t.Cleanup(func() {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
 		cmd.Wait()
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // whoever of the group is left
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the rest of the group
 		if t.Failed() {
 			t.Logf("%s said:\n%s", filepath.Base(cmd.Path), out)
 		}
@@ -317,8 +317,8 @@ func start(t *testing.T, cmd *exec.Cmd) *log {
 	return out
 }
 
-// listen returns a listener on loopback that a server is going to inherit: no
-// client can come too early.
+// listen returns a listener on loopback for a server to inherit. Clients can connect before the
+// server has started.
 func listen(t *testing.T) *net.TCPListener {
 	t.Helper()
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -335,12 +335,11 @@ func file(t *testing.T, l interface{ File() (*os.File, error) }) *os.File {
 	return f
 }
 
-// nextPort is where freeAddr goes on: below the ports that the system gives to
-// outgoing connections and to listeners of port 0, so none of those takes a
-// port before the server for which it was chosen opens it.
+// nextPort is the counter of freeAddr. Its range is below the ephemeral ports of the system, so no
+// outgoing connection and no listener on port 0 takes a chosen port before its server opens it.
 var nextPort atomic.Int32
 
-// freeAddr returns an address for a server that can only open its port itself.
+// freeAddr returns an address for a server that must open its port itself.
 func freeAddr(t *testing.T) (addr, port string) {
 	t.Helper()
 	for range 10000 {
@@ -356,7 +355,7 @@ func freeAddr(t *testing.T) (addr, port string) {
 	return "", ""
 }
 
-// await returns once something listens at addr.
+// await waits until a server listens at addr.
 func await(t *testing.T, addr string) {
 	t.Helper()
 	until(t, "a server at "+addr, func() bool {
@@ -368,8 +367,8 @@ func await(t *testing.T, addr string) {
 	})
 }
 
-// tool returns the path of a program, also of those for administrators and of
-// those that .ci/servers builds.
+// tool returns the path of a program. It also searches the directories of administrator programs
+// and of the programs that .ci/servers builds.
 func tool(t *testing.T, name string) string {
 	t.Helper()
 	if path := built(t)[name]; path != "" {
@@ -413,7 +412,7 @@ func built(t *testing.T) map[string]string {
 	return paths
 }
 
-// run runs a program to its end and returns what it printed.
+// run runs a program, which must succeed, and returns its output.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), tool(t, name), args...).CombinedOutput()
@@ -438,14 +437,13 @@ func read(t *testing.T, path string) string {
 
 var must = testenv.Must
 
-// insideEnv is set for tests that run inside a network of their own: it is the
-// path of the command.
+// insideEnv is the variable with the path of the command. It is set for tests that run in their own
+// network namespace.
 const insideEnv = "HEADGATE_E2E_COMMAND"
 
-// inside reports whether the test runs in a network namespace where nothing but
-// loopback is: servers that listen on all interfaces are nobody else's there. If
-// it does not, it runs the test once more in such a namespace, and the result is
-// that of this test.
+// inside reports whether the test runs in its own network namespace, where servers that listen on
+// all interfaces are unreachable for others. If not, it runs the test again in such a namespace and
+// fails if that run fails.
 func inside(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(insideEnv) != "" {

@@ -20,20 +20,20 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// A technology is one of signatures, as its real tool does it, with keys made for the test.
+// A technology creates signatures with a real tool and with keys made for the test.
 type technology struct {
 	provider        string
-	trust, stranger keys // Secrets that trust the signer, and somebody else
-	suffix          bool // the signature has a tag of its own, sha256-HEX.sig; otherwise it refers to its subject
+	trust, stranger keys // Secrets that trust the signer, and another signer
+	suffix          bool // the signature has its own tag sha256-HEX.sig; otherwise it refers to its subject
 
-	says map[string]string // how it is refused, by what was done
+	says map[string]string // texts of the refusals, by kind of attack
 
 	sign func(t *testing.T, reference string)
-	// alter changes what a signature says it is of, without the key.
+	// alter changes the subject that a signature names, without the key.
 	alter func(t *testing.T, signature string, from, to subject) string
 }
 
-// What is done to signatures.
+// These are the attacks on signatures.
 const (
 	bare     = "stripped signature"
 	foreign  = "wrong key"
@@ -41,7 +41,7 @@ const (
 	tampered = "tampered payload"
 )
 
-// A subject is what is signed: a manifest.
+// A subject is a signed manifest.
 type subject struct {
 	addr, digest string
 	size         int
@@ -61,7 +61,7 @@ func newSubject(t *testing.T, addr, tag string) subject {
 	return subject{addr, digest, len(newClientHome(t).run(t, "oras", "manifest", "fetch", "--plain-http", addr+"/team/app@"+digest))}
 }
 
-// newCosign returns how cosign signs with a key pair; more are flags of sign.
+// newCosign returns the technology of cosign with a key pair. It passes more to cosign sign.
 func newCosign(t *testing.T, name string, more ...string) technology {
 	h, other := newClientHome(t), newClientHome(t)
 	for _, one := range []clientHome{h, other} {
@@ -80,7 +80,7 @@ func newCosign(t *testing.T, name string, more ...string) technology {
 	}
 }
 
-// newCosign2 returns how cosign 2 signs: a payload, and its signature in an annotation.
+// newCosign2 returns the technology of cosign 2: a payload whose signature is in an annotation.
 func newCosign2(t *testing.T) technology {
 	s := newCosign(t, "cosign2")
 	s.suffix = true
@@ -90,7 +90,7 @@ func newCosign2(t *testing.T) technology {
 	return s
 }
 
-// newCosign3 returns how cosign 3 signs: a bundle with an envelope of DSSE.
+// newCosign3 returns the technology of cosign 3: a bundle with a DSSE envelope.
 func newCosign3(t *testing.T) technology {
 	s := newCosign(t, "cosign3", "--use-signing-config=false")
 	s.alter = func(t *testing.T, bundle string, from, to subject) string {
@@ -101,7 +101,7 @@ func newCosign3(t *testing.T) technology {
 	return s
 }
 
-// replace replaces all of old, of which there must be some.
+// replace replaces all occurrences of old, of which there must be at least one.
 func replace(t *testing.T, text, old, new string) string {
 	t.Helper()
 	if !strings.Contains(text, old) {
@@ -110,8 +110,7 @@ func replace(t *testing.T, text, old, new string) string {
 	return strings.ReplaceAll(text, old, new)
 }
 
-// replaceEncoded changes the field of a JSON text, wherever it stands, in which
-// another text stands in base64.
+// replaceEncoded changes a field of a JSON text, at any depth, whose value is an encoded text.
 func replaceEncoded(t *testing.T, encoding *base64.Encoding, text, field string, change func(string) string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(text, `"`+field+`":`)
@@ -126,14 +125,14 @@ func replaceEncoded(t *testing.T, encoding *base64.Encoding, text, field string,
 
 // A found is a signature in a registry.
 type found struct {
-	digest    string // of its manifest
+	digest    string // digest of its manifest
 	kind      string // artifact type
-	mediaType string // of the layer
-	text      string // of the layer
+	mediaType string // media type of the layer
+	text      string // content of the layer
 	notes     keys   // annotations of the layer
 }
 
-// find reads the signature of a subject by oras.
+// find returns the signature of a subject, which it reads with oras.
 func (s technology) find(t *testing.T, of subject) found {
 	t.Helper()
 	h := newClientHome(t)
@@ -168,7 +167,7 @@ func (s technology) find(t *testing.T, of subject) found {
 	return f
 }
 
-// attach makes f a signature of a subject, by oras.
+// attach attaches f to a subject as a signature, with oras.
 func (s technology) attach(t *testing.T, f found, of subject) {
 	t.Helper()
 	h := newClientHome(t)
@@ -184,7 +183,7 @@ func (s technology) attach(t *testing.T, f found, of subject) {
 	h.run(t, "oras", "push", "--plain-http", "--config", "config.json:"+f.kind, "--annotation-file", "notes.json", of.tag(), "signature:"+f.mediaType)
 }
 
-// fetch runs headgate fetch on a subject, into an empty store.
+// fetch runs headgate fetch on a subject with an empty store.
 func (s technology) fetch(t *testing.T, of subject, trust keys) (got outcome, stored int) {
 	t.Helper()
 	store := t.TempDir()
@@ -201,7 +200,7 @@ func (s technology) verified(t *testing.T, of subject) {
 	}
 }
 
-// refused checks that a subject is refused for what was done to its signature.
+// refused checks that a subject is refused with the text for this attack.
 func (s technology) refused(t *testing.T, of subject, trust keys, done string) {
 	t.Helper()
 	got, stored := s.fetch(t, of, trust)
@@ -214,7 +213,7 @@ func (s technology) refused(t *testing.T, of subject, trust keys, done string) {
 	}
 }
 
-// TestOCISigned lets real tools sign, and then everything be done to their signatures.
+// TestOCISigned signs with real tools and then attacks the signatures in several ways.
 func TestOCISigned(t *testing.T) {
 	t.Parallel()
 	for name, create := range technologies {
@@ -235,7 +234,7 @@ func TestOCISigned(t *testing.T) {
 				forged.text = s.alter(t, f.text, good, other)
 				s.attach(t, forged, other)
 				s.refused(t, other, s.trust, tampered)
-				if !s.suffix { // a tag has one manifest
+				if !s.suffix { // only referrers allow several signatures
 					s.attach(t, forged, good)
 					s.verified(t, good)
 				}
@@ -252,7 +251,7 @@ func TestOCISigned(t *testing.T) {
 	}
 }
 
-// technologies are those that the tests sign with, by name.
+// technologies are the signing technologies by name.
 var technologies = map[string]func(*testing.T) technology{
 	"cosign2": newCosign2, "cosign3": newCosign3, "notation JWS": newNotationJWS, "notation COSE": newNotationCOSE,
 }
@@ -283,7 +282,7 @@ func TestOCISignedInPrivate(t *testing.T) {
 	}
 }
 
-// An authority can let somebody sign.
+// An authority issues certificates to signers.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -300,7 +299,7 @@ func subjectOf(name string) pkix.Name {
 	return pkix.Name{CommonName: name, Organization: []string{"Test"}, Province: []string{"BE"}, Country: []string{"DE"}}
 }
 
-// certificate makes a certificate from a template; by is nil for one that is signed by itself.
+// certificate creates a certificate from a template. If by is nil, it is self-signed.
 func certificate(t *testing.T, by *authority, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -321,7 +320,7 @@ func pemOf(kind string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
 
-// install gives the notation command in h a key whose certificate lives for a time.
+// install creates a key for the notation command in h. Its certificate is valid for life.
 func (a authority) install(t *testing.T, h clientHome, life time.Duration) {
 	t.Helper()
 	cert, key := certificate(t, &a, &x509.Certificate{Subject: subjectOf("builder"), NotAfter: time.Now().Add(life),
@@ -340,7 +339,7 @@ func (a authority) install(t *testing.T, h clientHome, life time.Duration) {
 	write(t, filepath.Join(dir, "signingkeys.json"), string(text))
 }
 
-// trust returns a Secret that trusts a, with a trust policy at a level.
+// trust returns a Secret that trusts a, with a trust policy of the given level.
 func (a authority) trust(level string, scopes ...string) keys {
 	text, err := json.Marshal(map[string]any{"version": "1.0", "trustPolicies": []any{map[string]any{
 		"name": "all", "registryScopes": scopes, "signatureVerification": keys{"level": level},
@@ -352,7 +351,7 @@ func (a authority) trust(level string, scopes ...string) keys {
 	return keys{"trustpolicy.json": string(text), "ca.crt": pemOf("CERTIFICATE", a.cert.Raw)}
 }
 
-// newNotation returns how notation signs in one format of envelopes.
+// newNotation returns the technology of notation with an envelope format.
 func newNotation(t *testing.T, format string) technology {
 	a, h := newAuthority(t, "root"), newClientHome(t)
 	a.install(t, h, time.Hour)
@@ -379,14 +378,14 @@ func newNotationCOSE(t *testing.T) technology {
 	return s
 }
 
-// named changes the subject that a payload names.
+// named changes the subject in a payload.
 func named(t *testing.T, payload string, from, to subject) string {
 	t.Helper()
 	payload = replace(t, payload, from.digest, to.digest)
 	return replace(t, payload, fmt.Sprintf(`"size":%d`, from.size), fmt.Sprintf(`"size":%d`, to.size))
 }
 
-// TestOCINotationLevels lets a certificate expire, and looks at what each level makes of it.
+// TestOCINotationLevels checks how each verification level treats an expired certificate.
 func TestOCINotationLevels(t *testing.T) {
 	addr := serveOlareg(t)
 	of := newSubject(t, addr, "1.0.0")

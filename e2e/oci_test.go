@@ -18,7 +18,7 @@ const (
 	fluxContent = "application/vnd.cncf.flux.content.v1.tar+gzip"
 )
 
-// files is the tree that artifacts here hold, by path.
+// files is the content of the test artifacts by path.
 var files = keys{"README.md": "# sample\n", "deploy/app.yaml": strings.Repeat("replicas: 3\n", 5000), "docs/naïve name": "ü\n"}
 
 // archive returns files as tar+gzip.
@@ -31,7 +31,7 @@ func archive(t *testing.T, files keys) string {
 	return string(testenv.TarGzip(t, tree).Data)
 }
 
-// publish pushes an artifact with files to team/app:TAG by oras, and returns its digest.
+// publish pushes an artifact with files to team/app:TAG with oras and returns its digest.
 func publish(t *testing.T, addr, tag string, files keys) string {
 	t.Helper()
 	h := newClientHome(t)
@@ -42,7 +42,7 @@ func publish(t *testing.T, addr, tag string, files keys) string {
 		"--format", "go-template={{.digest}}", addr+"/team/app:"+tag, "content.tgz:"+fluxContent))
 }
 
-// TestOCIAccess lets the distribution registry want each kind of credentials.
+// TestOCIAccess fetches from the distribution registry with each kind of credentials.
 func TestOCIAccess(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -79,7 +79,7 @@ func TestOCIAccess(t *testing.T) {
 		{"token wrong", ociSource{url: at(token), insecure: true, login: mallory(token)}, "401"},
 		{"proxy", ociSource{url: at(plain), insecure: true, proxy: pat}, ""},
 		{"proxy TLS", ociSource{url: at(both), cert: trust, login: alice(both), proxy: pat}, ""},
-		{"proxy wrong", ociSource{url: at(plain), insecure: true, proxy: keys{"address": gate.url, "username": "pat", "password": "canary-proxy"}}, "401"}, // tinyproxy says 407 to nobody but who has none
+		{"proxy wrong", ociSource{url: at(plain), insecure: true, proxy: keys{"address": gate.url, "username": "pat", "password": "canary-proxy"}}, "401"}, // tinyproxy answers 407 only without credentials
 		{"not there", ociSource{url: at(plain) + "/other", insecure: true}, "404|not exist|not found"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestOCIAccess(t *testing.T) {
 	}
 }
 
-// registries are those that the tests run against, by name.
+// registries are the registries that the tests use, by name.
 var registries = map[string]func(*testing.T) string{
 	"distribution": func(t *testing.T) string { return distribution{root: t.TempDir()}.serve(t) },
 	"olareg":       func(t *testing.T) string { return serveOlareg(t) },
@@ -137,7 +137,7 @@ func wantFiles(t *testing.T, got, want keys) {
 	}
 }
 
-// image pushes an image of one file for a platform by crane, and returns its digest.
+// image pushes an image with files for a platform with crane and returns its digest.
 func image(t *testing.T, addr, tag, platform string, files keys) string {
 	t.Helper()
 	h := newClientHome(t)
@@ -147,7 +147,7 @@ func image(t *testing.T, addr, tag, platform string, files keys) string {
 	return strings.TrimSpace(h.run(t, "crane", "digest", "--insecure", addr+"/team/app:"+tag))
 }
 
-// TestOCISelection lets each kind of reference name what oras and crane pushed.
+// TestOCISelection fetches what oras and crane pushed with each kind of reference.
 func TestOCISelection(t *testing.T) {
 	t.Parallel()
 	for name, serve := range registries {
@@ -197,7 +197,7 @@ func TestOCISelection(t *testing.T) {
 	}
 }
 
-// TestOCIRequests counts what is asked of a registry.
+// TestOCIRequests counts the requests to a registry.
 func TestOCIRequests(t *testing.T) {
 	t.Parallel()
 	for name, serve := range registries {
@@ -238,14 +238,14 @@ func TestOCIRequests(t *testing.T) {
 	}
 }
 
-// TestOCIRateLimit has a registry refuse what comes too fast.
+// TestOCIRateLimit fetches from a registry that limits the request rate.
 func TestOCIRateLimit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	publish(t, serveOlareg(t, "--store-type", "dir", "--dir", dir), "1.0.0", files)
 	f := newRecordingProxy(t, serveOlareg(t, "--store-type", "dir", "--dir", dir, "--rate-limit", "1"))
 	refused := 0
-	for try := 0; try < 10 && refused == 0; try++ { // of three requests, unless this machine is slower than the limit
+	for try := 0; try < 10 && refused == 0; try++ { // a try sends three requests, which exceed the limit unless this machine is slow
 		store := t.TempDir()
 		got := fetchSource(t, store, ociSource{url: "oci://" + f.addr + "/team/app", insecure: true})
 		if got.code != 0 {
@@ -259,7 +259,7 @@ func TestOCIRateLimit(t *testing.T) {
 	}
 }
 
-// filesOf returns the regular files of a tree, by path.
+// filesOf returns the regular files of a tree by path.
 func filesOf(t *testing.T, root fs.FS) keys {
 	t.Helper()
 	found := keys{}

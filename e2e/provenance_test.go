@@ -13,8 +13,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// homeOfApp returns the home of a client with sources.yaml, a GitRepository that holds app.yaml; where
-// its files are; and a way to run headgate, which returns what that prints.
+// homeOfApp returns a home directory with sources.yaml, which has a GitRepository with app.yaml, a
+// function that returns paths in it, and a function that runs headgate and returns its output.
 func homeOfApp(t *testing.T) (h clientHome, at func(name string) string, run func(args ...string) string) {
 	t.Helper()
 	repo := testenv.NewRepo(t)
@@ -35,17 +35,17 @@ func homeOfApp(t *testing.T) (h clientHome, at func(name string) string, run fun
 	}
 }
 
-// TestProvenance has oras read the statement that was attached to a manifest, and cosign
-// sign and verify it, as a file and in the registry.
+// TestProvenance reads with oras the statement that is attached to a manifest, and signs and
+// verifies it with cosign, as a file and in the registry.
 func TestProvenance(t *testing.T) {
 	t.Parallel()
 	h, at, run := homeOfApp(t)
 	run("fetch", "-f", at("sources.yaml"), "--store", at("store"), "--provenance", at("app.json"), "--builder-id", "https://ci.example.org/release", "-q")
 	archive := archives(t, at("store"))[0]
 	write(t, at("other"), "other\n")
-	write(t, at("root.json"), `{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}`) // without it cosign asks for that of Sigstore
+	write(t, at("root.json"), `{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}`) // otherwise cosign downloads the root of Sigstore
 	var p struct{ Digest, Provenance string }
-	pushed := "" // the repository
+	pushed := "" // the last repository
 	for _, registry := range slices.Sorted(maps.Keys(registries)) {
 		pushed = registries[registry](t) + "/team/app"
 		must(t, json.Unmarshal([]byte(run("push", "gitrepository/app", "oci://"+pushed+":v1", "--insecure", "--store", at("store"), "--provenance", at("app.json"), "-o", "json", "-q")), &p))

@@ -20,7 +20,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// images answers for every image that it is empty, and runs as root.
+// images resolves every image to an empty one that runs as root.
 type images struct{}
 
 func (images) ResolveImageConfig(_ context.Context, ref string, opt sourceresolver.Opt) (string, digest.Digest, []byte, error) {
@@ -28,8 +28,9 @@ func (images) ResolveImageConfig(_ context.Context, ref string, opt sourceresolv
 	return ref, digest.FromBytes(config), config, err
 }
 
-// Docker's own front end reads the recipes of images, and finds no fault with them. Made of the binaries of a release,
-// they run nothing and take nothing else of the build's directory; made of the source they compile for the platform.
+// TestRecipes checks that Docker's own front end reads the image recipes without warnings. An image
+// of release binaries must run no commands and copy nothing else from the build context. An image
+// of the source must compile for the target platform.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
 	for _, r := range []struct{ file, target, binary string }{
@@ -40,7 +41,7 @@ func TestRecipes(t *testing.T) {
 		must(t, err)
 		for _, binary := range []string{"build", "release"} {
 			if r.target == "tester" && binary == "release" {
-				continue // no release has it
+				continue // releases do not include it
 			}
 			config := dockerui.Config{Target: r.target, BuildArgs: map[string]string{"BINARY": binary}, BuildPlatforms: []ocispecs.Platform{{OS: "linux", Architecture: "amd64"}}}
 			platform := &ocispecs.Platform{OS: "linux", Architecture: "arm64"}

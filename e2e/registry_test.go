@@ -24,17 +24,17 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// A distribution is how the distribution registry is served: it has no list of
-// referrers, so a tag stands in for it.
+// A distribution configures the distribution registry. It has no referrers API, so clients use the
+// referrers tag.
 type distribution struct {
-	root   string      // its storage; several may share one
+	root   string      // storage directory; several registries may share it
 	ca     *testenv.CA // nil: plain HTTP
-	mutual bool        // wants client certificates of ca
-	basic  bool        // wants alice and s3cret
-	word   string      // or alice and this
-	issuer *issuer     // wants its tokens
-	notify string      // URL that is told of pushes
-	token  string      // as this in the header Authorization
+	mutual bool        // requires client certificates of ca
+	basic  bool        // requires user alice with password s3cret
+	word   string      // requires user alice with this password
+	issuer *issuer     // requires tokens of this issuer
+	notify string      // URL that is notified of pushes
+	token  string      // Authorization header of notifications
 }
 
 // serve starts the registry and returns its address.
@@ -68,7 +68,7 @@ func (d distribution) serve(t *testing.T) (addr string) {
 		conf["auth"] = section{"token": section{"realm": d.issuer.URL + "/token", "service": service, "issuer": "test",
 			"jwks": write(t, filepath.Join(dir, "jwks.json"), d.issuer.keySet(t)), "signingalgorithms": []string{"RS256"}}}
 	}
-	text, err := json.Marshal(conf) // which is YAML too
+	text, err := json.Marshal(conf) // JSON is YAML, too
 	must(t, err)
 	cmd := exec.Command(tool(t, "registry"), "serve", write(t, filepath.Join(dir, "config.yml"), string(text)))
 	cmd.Env = []string{"OTEL_TRACES_EXPORTER=none"}
@@ -77,8 +77,8 @@ func (d distribution) serve(t *testing.T) (addr string) {
 	return addr
 }
 
-// serveOlareg starts the registry olareg, which has a list of referrers and
-// keeps all in memory, and returns its address.
+// serveOlareg starts the registry olareg and returns its address. It has a referrers API and stores
+// everything in memory.
 func serveOlareg(t *testing.T, more ...string) (addr string) {
 	t.Helper()
 	addr, port := freeAddr(t)
@@ -87,20 +87,20 @@ func serveOlareg(t *testing.T, more ...string) (addr string) {
 	return addr
 }
 
-// A recordingProxy stands before a server and notes what is asked of it.
+// A recordingProxy is a reverse proxy that records the requests to a server.
 type recordingProxy struct {
 	addr string
 	mu   sync.Mutex
 	seen []string // METHOD PATH STATUS
 }
 
-// newRecordingProxy returns a proxy that names what is asked by its path.
+// newRecordingProxy returns a proxy that records the paths of requests.
 func newRecordingProxy(t *testing.T, addr string) *recordingProxy {
 	t.Helper()
 	return newNamingProxy(t, addr, func(r *http.Request) string { return r.URL.Path })
 }
 
-// newNamingProxy is newRecordingProxy with another name for what is asked than its path.
+// newNamingProxy returns a proxy that records names of requests instead of paths.
 func newNamingProxy(t *testing.T, addr string, name func(*http.Request) string) *recordingProxy {
 	t.Helper()
 	f := new(recordingProxy)
@@ -117,7 +117,8 @@ func newNamingProxy(t *testing.T, addr string, name func(*http.Request) string) 
 	return f
 }
 
-// fronted serves what stands before a server until the test ends: a handler made of one that asks the server.
+// fronted starts a server that runs until the test ends. Its handler is wrap applied to a reverse
+// proxy to server.
 func fronted(t *testing.T, server string, wrap func(*httputil.ReverseProxy) http.Handler) *httptest.Server {
 	t.Helper()
 	target, err := url.Parse(server)
@@ -125,13 +126,13 @@ func fronted(t *testing.T, server string, wrap func(*httputil.ReverseProxy) http
 	s := httptest.NewServer(wrap(&httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = r.In.Host },
 		FlushInterval: -1,
-		ErrorLog:      stdlog.New(io.Discard, "", 0), // clients go away
+		ErrorLog:      stdlog.New(io.Discard, "", 0), // clients disconnect
 	}))
 	t.Cleanup(s.Close)
 	return s
 }
 
-// took returns what was asked since the last time.
+// took returns the requests since the last call.
 func (f *recordingProxy) took() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,7 +141,7 @@ func (f *recordingProxy) took() []string {
 	return seen
 }
 
-// count returns how many requests begin with a method or end with a status.
+// count returns the number of requests with a method or a status.
 func count(seen []string, part string) (n int) {
 	for _, s := range seen {
 		if strings.HasPrefix(s, part+" ") || strings.HasSuffix(s, " "+part) {
@@ -162,7 +163,7 @@ type ociSource struct {
 	trust    keys   // the Secret of verify
 }
 
-// A login is to a registry.
+// A login is for a registry.
 type login struct{ host, username, password string }
 
 func (s ociSource) manifest(t *testing.T) string {
@@ -186,22 +187,21 @@ func (l login) docker() keys {
 	return keys{".dockerconfigjson": encoded(map[string]any{"auths": map[string]any{l.host: keys{"username": l.username, "password": l.password}}})}
 }
 
-// A clientHome is where the clients of registries keep what they know: nothing of
-// the machine's.
+// A clientHome is the home directory of registry clients, without any settings of the machine.
 type clientHome string
 
 func newClientHome(t *testing.T) clientHome { return clientHome(t.TempDir()) }
 
-// command is a client that is to run.
+// command returns a command that runs a client.
 func (h clientHome) command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), tool(t, name), args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + string(h), "COSIGN_PASSWORD="}
-	cmd.Dir = string(h) // oras takes paths below it only
+	cmd.Dir = string(h) // oras only accepts paths below it
 	return cmd
 }
 
-// run runs a client to its end and returns its standard output.
+// run runs a client and returns its standard output.
 func (h clientHome) run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := h.command(t, name, args...).Output()
@@ -215,7 +215,7 @@ func (h clientHome) run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// A pushed is what headgate push prints.
+// A pushed is the output of headgate push.
 type pushed struct {
 	URL, Digest string
 	Tags        []string
@@ -237,7 +237,7 @@ func push(t *testing.T, env []string, args ...string) pushed {
 	return p
 }
 
-// written makes a directory of files.
+// written writes files to a directory and returns it.
 func written(t *testing.T, files keys) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -251,8 +251,8 @@ func written(t *testing.T, files keys) string {
 
 var published = keys{"app.yaml": strings.Repeat("replicas: 3\n", 5000), "base/naïve name": "ü\n", "empty": ""}
 
-// TestPush lets registries take what headgate pushes, and what Flux pulls
-// artifacts with, crane and its own archive reader, pull it.
+// TestPush pushes to registries with headgate, and pulls with the libraries that Flux uses for
+// artifacts: crane and its own archive reader.
 func TestPush(t *testing.T) {
 	t.Parallel()
 	for name, serve := range registries {
@@ -296,7 +296,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// TestPushAccess pushes where a user has to log in, with the logins of docker.
+// TestPushAccess pushes with Docker logins to registries that require authentication.
 func TestPushAccess(t *testing.T) {
 	t.Parallel()
 	issuer := newIssuer(t)
@@ -325,8 +325,8 @@ func TestPushAccess(t *testing.T) {
 	}
 }
 
-// TestFluxRegistryClient lets the client that flux pushes and pulls artifacts
-// with pull what headgate pushed, and push what headgate fetches.
+// TestFluxRegistryClient pulls with the client of flux what headgate pushed, and fetches with
+// headgate what that client pushed.
 func TestFluxRegistryClient(t *testing.T) {
 	t.Parallel()
 	for name, serve := range registries {
@@ -361,8 +361,8 @@ func TestFluxRegistryClient(t *testing.T) {
 	}
 }
 
-// TestLayout lets oras copy an artifact, with its signature, into an image
-// layout, which stands in for the registry.
+// TestLayout copies an artifact and its signature with oras to an image layout, which --from uses
+// instead of the registry.
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	addr := serveOlareg(t)

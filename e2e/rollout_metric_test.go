@@ -18,8 +18,8 @@ import (
 	"github.com/headgate-io/headgate/rollout/metric"
 )
 
-// A real Prometheus is asked everything that an analysis asks, in forms that
-// it answers in different ways.
+// TestMetricsOfPrometheus sends all queries of an analysis to a real Prometheus,
+// including queries with different types of results.
 func TestMetricsOfPrometheus(t *testing.T) {
 	t.Parallel()
 	address := startPrometheus(t)
@@ -41,7 +41,7 @@ func TestMetricsOfPrometheus(t *testing.T) {
 		t.Run(provider, func(t *testing.T) {
 			c := appCanary(provider, "app", "")
 			near(t, q, c, rollout.Metric{Name: rollout.SuccessRate}, 99)
-			near(t, q, c, rollout.Metric{Name: rollout.RequestDuration}, 198) // between 100 and 200 ms, as 98 of 100
+			near(t, q, c, rollout.Metric{Name: rollout.RequestDuration}, 198) // interpolated between 100 and 200 ms at 98 of 100
 		})
 	}
 
@@ -66,7 +66,8 @@ func TestMetricsOfPrometheus(t *testing.T) {
 	t.Run("credentials", func(t *testing.T) { testCredentials(t, address) })
 }
 
-// near checks the value of a metric, which rates are extrapolated for.
+// near checks the value of a metric. The tolerance allows for the extrapolation
+// of rates.
 func near(t *testing.T, q *metric.Querier, c *rollout.Canary, m rollout.Metric, want float64) {
 	t.Helper()
 	got, err := q.Query(t.Context(), c, m)
@@ -75,7 +76,7 @@ func near(t *testing.T, q *metric.Querier, c *rollout.Canary, m rollout.Metric, 
 	}
 }
 
-// testForms asks what Prometheus answers in each of its forms.
+// testForms checks the handling of each result type of Prometheus.
 func testForms(t *testing.T, q *metric.Querier) {
 	c := appCanary("istio", "app", "")
 	tests := map[string]struct {
@@ -106,7 +107,7 @@ func testForms(t *testing.T, q *metric.Querier) {
 	}
 }
 
-// testCredentials asks with a Secret, with a wrong one, and without.
+// testCredentials queries with a correct and with a wrong password in the Secret.
 func testCredentials(t *testing.T, address string) {
 	templates, err := metric.Decode("templates.yaml", strings.NewReader(fmt.Sprintf(`
 apiVersion: flagger.app/v1beta1
@@ -133,8 +134,9 @@ spec:
 	}
 }
 
-// The command promotes a canary whose requests succeed and rolls back one
-// whose requests fail, by what Prometheus says of them.
+// TestRolloutRunByMetricsOfPrometheus checks that the command promotes a canary
+// whose requests succeed and rolls back one whose requests fail, according to
+// Prometheus.
 func TestRolloutRunByMetricsOfPrometheus(t *testing.T) {
 	t.Parallel()
 	address := startPrometheus(t)
@@ -178,24 +180,24 @@ spec:
 	}
 }
 
-// An exporter is scraped by Prometheus. At each scrape its counters have
-// risen by what a constant load gives: 100 requests of each application.
+// An exporter serves metrics to Prometheus. Each scrape increases its counters by
+// a constant load: 100 requests per application.
 type exporter struct {
 	scrapes atomic.Int64
 	URL     string
 }
 
-// A load is what a canary of a provider gets, as its metrics tell it.
+// A load describes the metrics of a provider for a canary.
 type load struct {
 	requests string         // counter
-	failed   map[string]int // requests of each scrape by what tells failures apart
+	failed   map[string]int // requests per scrape, by the label with the result
 	duration string         // histogram
-	unit     float64        // of its buckets, in milliseconds
+	unit     float64        // of its buckets per millisecond
 	labels   string
 }
 
-// loads are those of canaries called app in namespace test: 99 of 100 requests
-// succeed, all in at most 200 ms.
+// loads are the loads of canaries called app in namespace test by provider: 99 of
+// 100 requests succeed, all within 200 ms.
 var loads = map[string]load{
 	"istio":   {"istio_requests_total", map[string]int{`response_code="200"`: 98, `response_code="404"`: 1, `response_code="503"`: 1}, "istio_request_duration_milliseconds", 1, `reporter="destination",destination_workload_namespace="test",destination_workload="app"`},
 	"linkerd": {"response_total", map[string]int{`classification="success"`: 99, `classification="failure"`: 1}, "response_latency_ms", 1, `direction="inbound",namespace="test",deployment="app"`},
@@ -222,8 +224,8 @@ func (e *exporter) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, istio, "idle", "200", 100)
 }
 
-// startPrometheus starts a Prometheus that scrapes an exporter, and returns
-// its address: it is below a path and wants alice and s3cret.
+// startPrometheus starts a Prometheus that scrapes an exporter. It returns its
+// address, which has a path and requires user alice with password s3cret.
 func startPrometheus(t *testing.T) (address string) {
 	t.Helper()
 	exported := httptest.NewServer(new(exporter))
@@ -245,19 +247,19 @@ scrape_configs:
 	return "http://" + addr + "/prom"
 }
 
-// appCanary is one of the given provider and target.
+// appCanary returns a canary with the given provider and target.
 func appCanary(provider, target, server string) *rollout.Canary {
 	c := &rollout.Canary{Metadata: rollout.Metadata{Name: "shop", Namespace: "test"}}
 	c.Spec.Provider, c.Spec.TargetRef.Name, c.Spec.MetricsServer = provider, target, server
 	return c
 }
 
-// withUser returns an address with the user name and the password in it.
+// withUser returns an address with user name and password.
 func withUser(address string) string {
 	return strings.Replace(address, "://", "://alice:s3cret@", 1)
 }
 
-// awaitTraffic returns once two scrapes are in Prometheus.
+// awaitTraffic waits until Prometheus has two scrapes.
 func awaitTraffic(t *testing.T, q *metric.Querier, address string) {
 	t.Helper()
 	c := appCanary("istio", "app", withUser(address))

@@ -24,7 +24,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// serveLoadTester starts the load tester, which listens on all interfaces, and returns its URL.
+// serveLoadTester starts Flagger's load tester, which listens on all interfaces, and returns its
+// URL.
 func serveLoadTester(t *testing.T) string {
 	t.Helper()
 	addr, port := freeAddr(t)
@@ -33,8 +34,8 @@ func serveLoadTester(t *testing.T) string {
 	return "http://" + addr
 }
 
-// A stage is two servers, the proxy before them, and the command that drives
-// the rollout between them.
+// A stage has two application servers, a proxy in front of them, and the command that runs a
+// rollout between them.
 type stage struct {
 	t               *testing.T
 	tester          string
@@ -43,7 +44,7 @@ type stage struct {
 	proxy           string
 	manifest        string
 	dir             string
-	begun           chan struct{} // a slow request is with the primary
+	begun           chan struct{} // the primary has received a slow request
 }
 
 func newStage(t *testing.T, tester string) *stage {
@@ -57,7 +58,7 @@ func newStage(t *testing.T, tester string) *stage {
 	return s
 }
 
-// declare writes the canary called name with webhooks.
+// declare writes a canary with webhooks.
 func (s *stage) declare(name string, webhooks ...map[string]any) {
 	s.t.Helper()
 	analysis := map[string]any{
@@ -71,7 +72,7 @@ func (s *stage) declare(name string, webhooks ...map[string]any) {
 	s.manifest = writeDocuments(s.t, []any{canary})
 }
 
-// answer is a server that takes its time: /slow half a second, all others a moment.
+// answer returns a handler that answers with name after a delay: 500 ms for /slow, else 20 ms.
 func (s *stage) answer(name string, count *atomic.Int64) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if count != nil {
@@ -97,7 +98,7 @@ func (s *stage) answer(name string, count *atomic.Int64) http.HandlerFunc {
 	}
 }
 
-// post opens or closes something of the load tester's.
+// post opens or closes a gate or switch of the load tester.
 func (s *stage) post(path, name string) {
 	s.t.Helper()
 	must(s.t, s.tell(path, name))
@@ -115,8 +116,8 @@ func (s *stage) tell(path, name string) error {
 	return nil
 }
 
-// gate returns the URL of the load tester's gate called name, which it closes
-// before the check with number last.
+// gate returns the URL of a gate of the load tester. The gate is open, and is closed before check
+// number last.
 func (s *stage) gate(name string, last int64) string {
 	s.t.Helper()
 	checks := atomic.Int64{}
@@ -138,12 +139,12 @@ func (s *stage) gate(name string, last int64) string {
 type rolloutProcess struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	events chan event // closed when it says no more
+	events chan event // closed at the end of the output
 	stderr *log
 	seen   []event
 }
 
-// An event is what the command prints: an event, or at last the result.
+// An event is a line of the command's output: an event or the final result.
 type event struct {
 	Code, Message, Outcome, Phase, Hook, Revision string
 	Weight                                        int
@@ -153,7 +154,7 @@ type event struct {
 	}
 }
 
-// run starts the command.
+// run starts the command and waits until its proxy listens.
 func (s *stage) run(args ...string) *rolloutProcess {
 	s.t.Helper()
 	args = append([]string{"rollout", "run", "-f", s.manifest, "--revision", "v2", "--interval", "300ms", "-o", "json",
@@ -183,7 +184,7 @@ func (s *stage) run(args ...string) *rolloutProcess {
 	return r
 }
 
-// until returns the first event that wanted holds for.
+// until returns the first event for which wanted returns true.
 func (r *rolloutProcess) until(what string, wanted func(event) bool) event {
 	r.t.Helper()
 	limit := time.NewTimer(time.Minute)
@@ -208,7 +209,7 @@ func code(code string) func(event) bool { return func(e event) bool { return e.C
 
 func ended(e event) bool { return e.Outcome != "" }
 
-// end has the command end, and compares its exit code.
+// end terminates the command and checks its exit code.
 func (r *rolloutProcess) end(want int) {
 	r.t.Helper()
 	r.cmd.Process.Signal(syscall.SIGTERM)
@@ -220,7 +221,7 @@ func (r *rolloutProcess) end(want int) {
 	}
 }
 
-// served asks the proxy and returns who answers, of 100 requests.
+// served sends 100 requests to the proxy and counts the answers by server.
 func (s *stage) served() map[string]int {
 	s.t.Helper()
 	got := map[string]int{}
@@ -247,8 +248,8 @@ func hook(name, kind, url string, metadata ...string) map[string]any {
 	return h
 }
 
-// pressure is a webhook by which the load tester runs hey against the proxy, and
-// the file that has what hey says.
+// pressure returns a webhook with which the load tester runs hey against the proxy, and the path of
+// the report.
 func pressure(t *testing.T, tester, proxy, dir string) (map[string]any, string) {
 	t.Helper()
 	report := filepath.Join(dir, "hey.txt")
@@ -256,10 +257,10 @@ func pressure(t *testing.T, tester, proxy, dir string) (map[string]any, string) 
 	return hook("load", "rollout", tester+"/", "type", "cmd", "cmd", command), report
 }
 
-// checkReport has hey lost nothing.
+// checkReport checks that hey lost no requests.
 func checkReport(t *testing.T, report string) {
 	t.Helper()
-	until(t, "the report of hey", func() bool { // it may still run
+	until(t, "the report of hey", func() bool { // hey may still be running
 		text, _ := os.ReadFile(report)
 		if bytes.Contains(text, []byte("Error distribution")) {
 			t.Fatalf("hey lost requests:\n%s", text)
@@ -272,7 +273,7 @@ func checkReport(t *testing.T, report string) {
 	})
 }
 
-// A loadGenerator sends requests without a pause until it is ended.
+// A loadGenerator sends requests continuously until it is ended.
 type loadGenerator struct {
 	t       *testing.T
 	client  *http.Client
@@ -283,7 +284,7 @@ type loadGenerator struct {
 	faults  []string
 }
 
-// startLoad sends GET and POST requests, slow and fast ones, to a proxy.
+// startLoad starts a load of GET and POST requests, slow and fast, on a proxy.
 func startLoad(t *testing.T, proxy string) *loadGenerator {
 	t.Helper()
 	c := &loadGenerator{t: t, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}, stop: make(chan struct{})}
@@ -334,7 +335,7 @@ func (c *loadGenerator) ask(method, url string) {
 	}
 }
 
-// end ends the load; no request was lost.
+// end ends the load and checks that no request was lost.
 func (c *loadGenerator) end() {
 	c.t.Helper()
 	select {

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// TestRollout rolls canaries out on one machine: the command with its proxy,
-// load by hey, and the load tester of Flagger as the target of webhooks.
+// TestRollout runs rollouts on one machine with the command's proxy, load from hey, and Flagger's
+// load tester as the webhook target.
 func TestRollout(t *testing.T) {
 	t.Parallel()
 	if !inside(t) {
@@ -28,7 +28,8 @@ func TestRollout(t *testing.T) {
 	t.Run("rolled back by a switch", func(t *testing.T) { rolledBackBySwitch(t, tester) })
 }
 
-// promoted has a rollout wait at one gate for its start and at another, or the same, for its promotion; open opens the gate of either.
+// promoted runs a rollout that waits at the gate start and, before the promotion, at the gate
+// promotion. Both may be the same gate. It calls open to open a gate.
 func promoted(t *testing.T, tester, start, promotion string, open func(s *stage, gate string)) {
 	s := newStage(t, tester)
 	script := write(t, filepath.Join(s.dir, "ready.sh"), "curl -sf http://"+s.canary.Listener.Addr().String()+"/ >/dev/null\n")
@@ -53,14 +54,14 @@ func promoted(t *testing.T, tester, start, promotion string, open func(s *stage,
 	if e := r.until("a closed gate", code("cp-wait")); e.Hook != "promote" || e.Weight != 60 {
 		t.Errorf("it waits on %q at weight %d", e.Hook, e.Weight)
 	}
-	if got := s.served(); got["canary"] < 45 || got["canary"] > 75 { // beside the load, which takes its part of the weights
+	if got := s.served(); got["canary"] < 45 || got["canary"] > 75 { // the concurrent load shifts the shares
 		t.Errorf("with weight 60: %v", got)
 	}
 	open(s, promotion)
 	if e := r.until("the result", ended); e.Outcome != "promoted" || e.Revision != "v2" || e.Status.Phase != "Succeeded" {
 		t.Errorf("%+v", e)
 	}
-	if got := s.served(); got["canary"] != 100 { // which is the primary of the proxy now
+	if got := s.served(); got["canary"] != 100 { // the former canary is the primary of the proxy
 		t.Errorf("promoted: %v", got)
 	}
 	checkReport(t, report)
@@ -68,7 +69,7 @@ func promoted(t *testing.T, tester, start, promotion string, open func(s *stage,
 	r.end(0)
 }
 
-// rolledBackByTest has a test of the load tester fail from the second time on.
+// rolledBackByTest runs a rollout with a test that fails from the second run on.
 func rolledBackByTest(t *testing.T, tester string) {
 	s := newStage(t, tester)
 	runs := filepath.Join(s.dir, "runs")
@@ -86,7 +87,7 @@ func rolledBackByTest(t *testing.T, tester string) {
 		t.Errorf("%+v", e)
 	}
 	checkReport(t, report)
-	clients.end() // no request is under way any more
+	clients.end() // waits for pending requests
 	before := s.canaryRequests.Load()
 	testenv.Equal(t, s.served()["primary"], 100, "rolled back")
 	if after := s.canaryRequests.Load(); after != before || before == 0 {
@@ -95,12 +96,12 @@ func rolledBackByTest(t *testing.T, tester string) {
 	s.endUnderWay(r, 1)
 }
 
-// endUnderWay ends the command while the proxy has a request: that is answered.
+// endUnderWay ends the command during a request to the proxy, which must be answered.
 func (s *stage) endUnderWay(r *rolloutProcess, want int) {
 	s.t.Helper()
 	answered := make(chan string, 1)
 	select {
-	case <-s.begun: // of the load
+	case <-s.begun: // left over from the load
 	default:
 	}
 	go func() {
@@ -127,8 +128,7 @@ func (s *stage) endUnderWay(r *rolloutProcess, want int) {
 	}
 }
 
-// rolledBackBySwitch opens the switch of the load tester while the canary waits
-// on a gate.
+// rolledBackBySwitch opens the rollback switch while the canary waits at a gate.
 func rolledBackBySwitch(t *testing.T, tester string) {
 	s := newStage(t, tester)
 	s.declare("switched",
@@ -150,8 +150,8 @@ func rolledBackBySwitch(t *testing.T, tester string) {
 	r.end(1)
 }
 
-// TestTesterRollout drives rollouts whose webhooks, gates and rollback switch are
-// those of the test runner, by tokens and the command.
+// TestTesterRollout runs rollouts with the webhooks, gates and rollback switch of headgate tester,
+// with tokens and the command.
 func TestTesterRollout(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef0123"
@@ -178,7 +178,7 @@ func (s *testRunner) gates(t *testing.T, token string, args ...string) string {
 	return string(out)
 }
 
-// testerPromotes opens one gate for the start and another for the promotion.
+// testerPromotes promotes a rollout with two gates, for the start and for the promotion.
 func testerPromotes(t *testing.T, s *testRunner, base, token string) {
 	promoted(t, base, "/gate/start", "/gate/promote", func(_ *stage, gate string) {
 		if gate == "/gate/promote" {
@@ -195,11 +195,11 @@ func testerPromotes(t *testing.T, s *testRunner, base, token string) {
 	}
 }
 
-// testerRollsBack has a load in the background fail, which the next iteration is told.
+// testerRollsBack checks that a load that fails in the background fails the next iteration.
 func testerRollsBack(t *testing.T, base string) {
 	st := newStage(t, base)
 	st.declare("sad", hook("load", "rollout", base+"/", "cmd", "echo too slow; exit 1", "failOnError", "true"))
-	r := st.run("--interval", "2s") // there are three more iterations for the load to end in
+	r := st.run("--interval", "2s") // leaves three iterations for the load to end
 	clients := startLoad(t, st.proxy)
 	if e := r.until("a failed check", code("ro-fail")); e.Hook != "load" || !strings.Contains(e.Message, "too slow") {
 		t.Errorf("%+v", e)
@@ -211,7 +211,7 @@ func testerRollsBack(t *testing.T, base string) {
 	r.end(1)
 }
 
-// testerRejects rejects what waits, which rolls it back.
+// testerRejects checks that rejecting a waiting rollout rolls it back.
 func testerRejects(t *testing.T, s *testRunner, base, token string) {
 	st := newStage(t, base)
 	st.declare("rejected", hook("promote", "confirm-promotion", base+"/gate/check"), hook("abort", "rollback", base+"/rollback/check"))

@@ -29,14 +29,14 @@ type servedStore struct {
 	t       *testing.T
 	url     string
 	store   string
-	sources string // directory of its documents
-	secrets string // directory of its Secrets
+	sources string // directory of the documents
+	secrets string // directory of the Secrets
 	more    []string
 	cmd     *exec.Cmd
 	log     *log
 }
 
-// newServedStore prepares a server, with directories of its own.
+// newServedStore prepares a server with its own directories.
 func newServedStore(t *testing.T, more ...string) *servedStore {
 	t.Helper()
 	s := &servedStore{t: t, store: filepath.Join(t.TempDir(), "store"), sources: t.TempDir(), secrets: t.TempDir(), more: more}
@@ -51,7 +51,7 @@ func newServedStore(t *testing.T, more ...string) *servedStore {
 	return s
 }
 
-// start starts it, at the address that it had if it was started before.
+// start starts the server. After a restart it has the same address.
 func (s *servedStore) start() {
 	s.t.Helper()
 	addr := "127.0.0.1:0"
@@ -76,7 +76,7 @@ func (s *servedStore) start() {
 	go io.Copy(io.Discard, out)
 }
 
-// end ends it with a signal; SIGTERM has to end it well.
+// end ends the server with a signal. After SIGTERM it must exit with code 0.
 func (s *servedStore) end(signal syscall.Signal) {
 	s.t.Helper()
 	must(s.t, s.cmd.Process.Signal(signal))
@@ -87,7 +87,7 @@ func (s *servedStore) end(signal syscall.Signal) {
 	s.cmd = nil
 }
 
-// document writes a file of documents, in one step.
+// document atomically writes a file with documents.
 func (s *servedStore) document(name string, documents ...any) {
 	s.t.Helper()
 	text := read(s.t, writeDocuments(s.t, documents))
@@ -110,7 +110,7 @@ func (s *servedStore) file(path, text string) {
 	must(s.t, os.Rename(temp, path))
 }
 
-// command runs a command that asks the server, and returns what it prints.
+// command runs a command against the server and returns its output.
 func (s *servedStore) command(code int, args ...string) (stdout, stderr string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
@@ -136,7 +136,7 @@ type keptItem struct {
 	Status status
 }
 
-// until watches an object until a condition holds, and returns it then.
+// until watches an object until holds returns true, and returns the object.
 func (s *servedStore) until(what, ref string, holds func(keptItem) bool) (item keptItem) {
 	s.t.Helper()
 	s.watch(what, []string{"get", "-w", "-o", "json", ref}, func(line []byte) bool {
@@ -147,7 +147,7 @@ func (s *servedStore) until(what, ref string, holds func(keptItem) bool) (item k
 	return item
 }
 
-// watch reads the lines that a command prints until one is it.
+// watch runs a command until is returns true for a line of its output.
 func (s *servedStore) watch(what string, args []string, is func([]byte) bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
@@ -179,13 +179,14 @@ func hourly(name, url string) any {
 	return object("GitRepository", name, map[string]any{"url": url, "interval": "1h"})
 }
 
-// hooked returns an object whose webhook has the key of a Secret.
+// hooked returns an object whose webhook uses a key in a Secret.
 func hooked(object any, secret string) any {
 	object.(map[string]any)["metadata"].(map[string]any)["annotations"] = keys{"hook.headgate.dev/secret": secret}
 	return object
 }
 
-// callHook posts what GitHub posts after a push, signed with key unless that is "".
+// callHook posts an event as GitHub does, signed with key unless that is "". It returns the status
+// code.
 func callHook(t *testing.T, url, key, event, body string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
@@ -206,8 +207,8 @@ func callHook(t *testing.T, url, key, event, body string) int {
 
 const pushBody = `{"ref": "refs/heads/main", "repository": {"full_name": "team/app", "clone_url": "https://example.org/team/app.git"}}`
 
-// A push and the call of a webhook show a new artifact although the interval is an
-// hour, and what Flux's controllers fetch artifacts with follows it.
+// TestServePush checks that a push and a webhook call lead to a new artifact although the interval
+// is one hour, and that the client library of Flux's controllers can fetch it.
 func TestServePush(t *testing.T) {
 	t.Parallel()
 	repo, _ := sample(t)
@@ -276,7 +277,8 @@ func TestServePush(t *testing.T) {
 	}
 }
 
-// Over TLS, with tokens: commands and consumers trust its authority and show theirs.
+// TestServeAccess checks that commands and consumers can use a server with TLS and tokens, and that
+// an unknown token is refused.
 func TestServeAccess(t *testing.T) {
 	t.Parallel()
 	repo, _ := sample(t)
@@ -287,7 +289,7 @@ func TestServeAccess(t *testing.T) {
 		"--tokens", file("tokens.yaml", "tokens: [{name: ops, token: operator-token-0123456789}]\n"))
 	s.document("app.yaml", hourly("app", "https://git.example.org/app"))
 	s.start()
-	a := s.until("the first artifact", "gitrepository/app", ready).Status.Artifact // by the socket
+	a := s.until("the first artifact", "gitrepository/app", ready).Status.Artifact // through the socket
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}}}
 	flags := []string{"--server", s.url, "--ca-file", file("ca.crt", string(ca.PEM())), "--token-file"}
 	for token, want := range map[string]int{"nobody's-token-0123456789": http.StatusUnauthorized, "operator-token-0123456789": http.StatusOK} {
@@ -305,7 +307,8 @@ func TestServeAccess(t *testing.T) {
 	}
 }
 
-// A registry that tells of a push has the artifact made at once. What is removed from the documents goes after its retention.
+// TestServeRegistry checks that a push notification of a registry leads to a new artifact
+// immediately, and that a removed object disappears after the retention.
 func TestServeRegistry(t *testing.T) {
 	t.Parallel()
 	s := newServedStore(t, "--retention", "1s")
@@ -323,7 +326,7 @@ func TestServeRegistry(t *testing.T) {
 	removed := false
 	s.watch("the removal", []string{"get", "-w"}, func(line []byte) bool {
 		if cells := strings.Fields(string(line)); removed && cells[0] == "OCIRepository/default/app" {
-			return cells[1] == "-" // it is no more
+			return cells[1] == "-" // it is removed
 		}
 		if !removed {
 			must(t, os.Remove(filepath.Join(s.sources, "app.yaml")))
@@ -333,7 +336,8 @@ func TestServeRegistry(t *testing.T) {
 	})
 }
 
-// The unit of systemd is one that systemd takes. Only the place of the command is another.
+// TestServeUnit verifies the systemd unit with systemd-analyze. Only the path of the command is
+// replaced.
 func TestServeUnit(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("there is no systemd here")
@@ -345,7 +349,8 @@ func TestServeUnit(t *testing.T) {
 	}
 }
 
-// What packages have beside the unit makes its user, and directories that this user alone reads.
+// TestServePackage checks that the sysusers and tmpfiles configurations of the packages create the
+// user, and directories that only it can read.
 func TestServePackage(t *testing.T) {
 	root := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(root, "etc"), 0o755))

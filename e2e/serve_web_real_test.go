@@ -20,10 +20,11 @@ import (
 	"github.com/headgate-io/headgate/source/serve/api"
 )
 
-// A sourceServer keeps GitRepository shop/app, of a repository of its own.
+// A sourceServer is a headgate serve with the source GitRepository shop/app, which has its own
+// repository.
 type sourceServer struct {
 	*servedStore
-	repo string // that stands in for the origin of apps
+	repo string // local repository that replaces the origin of app
 }
 
 const app = `apiVersion: source.headgate.dev/v1
@@ -55,7 +56,7 @@ func (s *sourceServer) git(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// commit makes a commit with a file of that name and returns its hash.
+// commit creates a commit with a file called name and returns its hash.
 func (s *sourceServer) commit(name string) string {
 	s.t.Helper()
 	write(s.t, filepath.Join(s.repo, name+".txt"), name)
@@ -64,9 +65,8 @@ func (s *sourceServer) commit(name string) string {
 	return s.git("rev-parse", "HEAD")
 }
 
-// The page of a server that does all of it: reconcile, suspend, resume, files,
-// links, a document that cannot be read, an origin that is not there, and a
-// server that is started anew.
+// TestServeWebReal tests the page with a real server: reconcile, suspend, resume, files, links, an
+// invalid document, an unreachable origin, and a restart of the server.
 func TestServeWebReal(t *testing.T) {
 	t.Parallel()
 	s := serveSources(t)
@@ -117,8 +117,8 @@ func TestServeWebReal(t *testing.T) {
 	p.until(`!document.body.innerText.includes("Problems in documents")`)
 }
 
-// A server that asks who callers are: the page asks for a token, shows what it
-// allows, and keeps it from scripts.
+// TestServeWebTokens tests the page of a server with authentication. The page asks for a token,
+// shows what the token permits, and hides it from scripts.
 func TestServeWebTokens(t *testing.T) {
 	t.Parallel()
 	file := write(t, filepath.Join(t.TempDir(), "tokens.yaml"), `tokens:
@@ -148,15 +148,15 @@ func TestServeWebTokens(t *testing.T) {
 		t.Error("who has signed out sees sources")
 	}
 	p.press(scopedToken, kb.Enter)
-	p.sees("You may not do this") // the source that it was at
+	p.sees("You may not do this") // the source shown before
 	p.click(`nav a[href="#/"]`)
-	p.sees("There are no sources.") // that it may see
+	p.sees("There are no sources.") // that this token may see
 	p.click("#session button")
 	p.until(`document.activeElement.name == "token"`)
 	p.press(adminToken, kb.Enter)
 	p.sees("shop/app")
 	p.click(`[data-action=suspend]`)
-	p.until(`document.querySelector("dialog[open]") && !document.querySelector("dialog [name=by]")`) // it is known who that is
+	p.until(`document.querySelector("dialog[open]") && !document.querySelector("dialog [name=by]")`) // the server knows the user
 	p.write("dialog [name=reason]", "not today")
 	p.click("dialog .primary")
 	p.sees("Suspended by ada: not today")
@@ -165,8 +165,8 @@ func TestServeWebTokens(t *testing.T) {
 	}
 }
 
-// Nothing that documents, origins and callers say becomes markup or a link to
-// anywhere else, and what cannot be seen is shown.
+// TestServeWebHostile checks that text from documents, origins and callers becomes neither markup
+// nor an external link, and that invisible characters are made visible.
 func TestServeWebHostile(t *testing.T) {
 	t.Parallel()
 	const (
@@ -207,7 +207,7 @@ func TestServeWebHostile(t *testing.T) {
 	p.press(kb.Escape)
 }
 
-// Ten thousand sources: filters, sorting, pages and a burst of changes.
+// TestServeWebCrowd tests filters, sorting, pages and a burst of changes with ten thousand sources.
 func TestServeWebCrowd(t *testing.T) {
 	t.Parallel()
 	const n = 10_000
@@ -236,18 +236,18 @@ func TestServeWebCrowd(t *testing.T) {
 	p.press("p")
 	p.sees("9,901 to 9,950 of 10,000 sources")
 	p.until(`location.hash == "#/?page=199"`)
-	for i := range 2000 { // a burst, most of it elsewhere
+	for i := range 2000 { // a burst, mostly on other pages
 		s.edit(keyOf(model.Kind, fmt.Sprintf("team-%02d", i%40), fmt.Sprintf("app-%05d", i)), func(one *api.Source) { one.Ready, one.Message = "False", "out of order" })
 	}
 	p.until(`document.querySelector("[data-state=not-ready]").innerText == "Not ready 2,000"`)
-	p.sees("9,901 to 9,950 of 10,000 sources") // the reader stays where they are
+	p.sees("9,901 to 9,950 of 10,000 sources") // the page stays the same
 	p.do(chromedp.Focus(chromedp.CSS("[aria-label=Pages] button")))
 	p.press(kb.Enter)
 	p.sees("9,851 to 9,900 of 10,000 sources")
 }
 
-// Every view has enough contrast, light and dark, fits 320 pixels without
-// scrolling sideways, and says to assistive technology what there is.
+// TestServeWebLook checks that every view has enough contrast in both colour schemes, fits 320
+// pixels without horizontal scrolling, and is accessible to assistive technology.
 func TestServeWebLook(t *testing.T) {
 	t.Parallel()
 	s := fakeStagedSources(t)
@@ -282,7 +282,7 @@ func TestServeWebLook(t *testing.T) {
 
 var updateImage = flag.Bool("update-image", false, "write the picture of the page in docs/images anew")
 
-// States differ in shape, not in colour alone.
+// TestServeWebShapes checks that states differ in shape, not only in colour.
 func TestServeWebShapes(t *testing.T) {
 	t.Parallel()
 	s := fakeStagedSources(t)
@@ -308,7 +308,8 @@ func TestServeWebShapes(t *testing.T) {
 	}
 }
 
-// All addresses are relative: the page works below a prefix, and so do its links to artifacts.
+// TestServeWebPrefix checks that the page and its links to artifacts work below a path prefix,
+// because all its URLs are relative.
 func TestServeWebPrefix(t *testing.T) {
 	t.Parallel()
 	s := fakeStagedSources(t)

@@ -18,9 +18,9 @@ import (
 	"github.com/headgate-io/headgate/source/serve/api"
 )
 
-// A fakeSourceServer answers the HTTP API of a server of sources with what a test puts
-// there: states, names and messages that origins do not give at will, and as
-// many as it takes. The page cannot tell.
+// A fakeSourceServer serves the HTTP API of headgate serve with data of a test,
+// for example states, names, messages and amounts that real origins do not
+// produce.
 type fakeSourceServer struct {
 	t      *testing.T
 	url    string
@@ -34,8 +34,8 @@ type fakeSourceServer struct {
 	defects  []string
 	session  api.Session
 	changed  chan struct{} // closed by the next change
-	log      []string      // keys of what changed, in order
-	requests []string      // that were made with POST: METHOD PATH BODY
+	log      []string      // keys of changed sources in order
+	requests []string      // POST requests: METHOD PATH BODY
 }
 
 func keyOf(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
@@ -53,7 +53,7 @@ func fakeSources(t *testing.T, sources ...api.Source) *fakeSourceServer {
 	return s
 }
 
-// open begins to serve at an address.
+// open starts serving at an address.
 func (s *fakeSourceServer) open(addr string) {
 	s.t.Helper()
 	l, err := net.Listen("tcp", addr)
@@ -75,7 +75,8 @@ func (s *fakeSourceServer) open(addr string) {
 	go s.server.Serve(l)
 }
 
-// restart ends all connections and serves at the same address again.
+// restart closes all connections, calls between, and serves at the same address
+// again.
 func (s *fakeSourceServer) restart(between func()) {
 	s.t.Helper()
 	must(s.t, s.server.Close())
@@ -93,7 +94,7 @@ func (s *fakeSourceServer) edit(key string, change func(*api.Source)) {
 	s.tell(key)
 }
 
-// ends ends a run of a source.
+// ends adds a finished run to a source and changes the source.
 func (s *fakeSourceServer) ends(key string, run api.Run, change func(*api.Source)) {
 	s.mu.Lock()
 	s.runs[key] = append([]api.Run{run}, s.runs[key]...)
@@ -277,7 +278,7 @@ func (s *fakeSourceServer) serveWatch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stagedSources are one of every state.
+// stagedSources returns sources in all states.
 func stagedSources() []api.Source {
 	now := time.Now()
 	hash := strings.Repeat("4f1c0a9e", 5)
@@ -325,7 +326,7 @@ func stagedSources() []api.Source {
 	}
 }
 
-// fakeStagedSources is a server where something of everything is to be seen.
+// fakeStagedSources starts a server with at least one item of every kind.
 func fakeStagedSources(t *testing.T) *fakeSourceServer {
 	t.Helper()
 	s := fakeSources(t, stagedSources()...)

@@ -17,16 +17,16 @@ const (
 	names    = `[...document.querySelectorAll("tbody th a")].map((a) => a.textContent).join(" ")`
 	said     = `document.querySelector("#announcements").textContent`
 	isLive   = `document.querySelector("#live").textContent == "live"`
-	isCut    = `/^(reconnecting|stale since .*)$/.test(document.querySelector("#live").textContent)` // the second after a while
+	isCut    = `/^(reconnecting|stale since .*)$/.test(document.querySelector("#live").textContent)` // the second text appears after some time
 	checkout = "GitRepository/payments/checkout"
 )
 
-// tableRow is the row of a source in the list, as an expression and as a selector.
+// tableRow returns a JavaScript expression for the table row of a source.
 func tableRow(name string) string {
 	return `[...document.querySelectorAll("tbody tr")].find((r) => r.querySelector("th a").textContent == ` + encoded(name) + `)`
 }
 
-// lists opens the list and returns when it is whole and live.
+// lists opens a view and waits until it is complete and live.
 func (p *tab) lists(s *fakeSourceServer, query string) {
 	p.t.Helper()
 	p.open("about:blank")
@@ -34,11 +34,12 @@ func (p *tab) lists(s *fakeSourceServer, query string) {
 	p.until(isLive + ` && !document.querySelector("main").innerText.includes("Loading")`)
 }
 
-// Every source is there with its state in words, and what keeps it from being ready.
+// TestServeWebList checks that the list shows every source with its state, and
+// the reason if it is not ready.
 func TestServeWebList(t *testing.T) {
 	t.Parallel()
 	p := newTab(t)
-	s := fakeSources(t, stagedSources()...) // last, as it holds times
+	s := fakeSources(t, stagedSources()...) // created late, because the sources have relative times
 	p.lists(s, "")
 	for name, words := range map[string][]string{
 		"payments/checkout": {"Not ready", "GitRepository", "credentials were refused (401)", "main@sha1:4f1c0a9e…", "7 h ago", "1 min ago", "in 6 min"},
@@ -54,7 +55,7 @@ func TestServeWebList(t *testing.T) {
 	}
 	p.sees("Suspended by ada: not before the sale ends")
 	p.sees("Waits for PkgRepository/shop/charts")
-	p.until(`document.title.startsWith("(2) Sources")`) // two of them are not as they should be
+	p.until(`document.title.startsWith("(2) Sources")`) // two sources need attention
 	full := "main@sha1:" + strings.Repeat("4f1c0a9e", 5)
 	if title := eval[string](p, tableRow("payments/checkout")+`.querySelector("[data-action=revision]").title`); title != full {
 		t.Errorf("the title of the revision is %q", title)
@@ -63,7 +64,7 @@ func TestServeWebList(t *testing.T) {
 	p.sees(full)
 	p.until(`document.querySelector("[data-action=revision][aria-expanded=true]")`)
 	s.edit("GitRepository/shop/cart", func(one *api.Source) { one.Ready, one.Message = "False", "the disk is full" })
-	p.sees("the disk is full") // by itself
+	p.sees("the disk is full") // without a reload
 	p.until(`document.title.startsWith("(3) Sources")`)
 	s.remove(checkout)
 	p.until(`!document.body.innerText.includes("payments/checkout")`)
@@ -77,7 +78,8 @@ func TestServeWebList(t *testing.T) {
 	p.sees("mapping values are not allowed here")
 }
 
-// What is asked for is in the address, and the address shows it again.
+// TestServeWebFilter checks that the filter is part of the address, and that the
+// address restores it.
 func TestServeWebFilter(t *testing.T) {
 	t.Parallel()
 	s := fakeSources(t, stagedSources()...)
@@ -95,11 +97,11 @@ func TestServeWebFilter(t *testing.T) {
 	p.until(names + ` == "shop/charts" && document.querySelector("[name=kind]").value == "PkgRepository"`)
 	p.lists(s, "#/?state=not-ready")
 	p.until(names + ` == "payments/checkout" && document.querySelector("[data-state=not-ready]").ariaPressed == "true"`)
-	p.sees("Ready 3") // the others are still counted
+	p.sees("Ready 3") // the counts ignore the filter
 	p.lists(s, "#/?sort=name")
 	p.until(names + `.startsWith("catalog/images catalog/search")`)
 	p.click("thead th:nth-child(4) button")
-	p.until(names + `.startsWith("catalog/search shop/cart")`) // the newest artifacts first
+	p.until(names + `.startsWith("catalog/search shop/cart")`) // newest artifacts first
 	p.click("thead th:nth-child(4) button")
 	p.until(names + `.endsWith("shop/cart catalog/search")`)
 	p.until(`document.querySelector("thead th:nth-child(4)").ariaSort == "descending" && location.hash == "#/?sort=-artifact"`)
@@ -107,7 +109,8 @@ func TestServeWebFilter(t *testing.T) {
 	p.sees("No source matches.")
 }
 
-// Everything can be done with the keyboard alone: by focus, and by keys.
+// TestServeWebKeyboard checks that the page can be used with the keyboard only,
+// by focus and by shortcuts.
 func TestServeWebKeyboard(t *testing.T) {
 	t.Parallel()
 	s := fakeSources(t, stagedSources()...)
@@ -137,7 +140,7 @@ func TestServeWebKeyboard(t *testing.T) {
 	p.press("r")
 	p.until(said + ` == "GitRepository payments/checkout: reconciling."`)
 	p.until(tableRow("payments/checkout") + `.innerText.includes("running")`)
-	p.until(at("payments/checkout")) // the row has changed, the focus has not
+	p.until(at("payments/checkout")) // the row was redrawn, the focus is unchanged
 	p.press("s")
 	p.until(`document.querySelector("dialog[open]") && document.activeElement.name == "by"`)
 	p.press("r", kb.Escape)
@@ -146,27 +149,28 @@ func TestServeWebKeyboard(t *testing.T) {
 	p.strike("/")
 	p.until(`document.activeElement.name == "q" && document.activeElement.value == ""`)
 	p.press("search?")
-	p.until(`document.activeElement.value == "search?" && !document.querySelector("dialog")`) // keys are letters there
+	p.until(`document.activeElement.value == "search?" && !document.querySelector("dialog")`) // shortcuts are plain letters in a text field
 	p.press(kb.Tab, kb.Tab, kb.Tab, "?")
 	p.until(`document.querySelector("dialog[open]")?.innerText.includes("Reconcile the source")`)
 	p.click("#keys-on")
 	p.press(kb.Escape)
 	p.strike("/")
 	p.press("?")
-	p.until(`document.activeElement.dataset.state == "" && !document.querySelector("dialog")`) // they are off
+	p.until(`document.activeElement.dataset.state == "" && !document.querySelector("dialog")`) // shortcuts are off
 	p.click("#keys")
 	p.click("#keys-on")
 	p.press(kb.Escape)
 	p.lists(s, "#/?q=frontend&sort=name")
 	p.press("j", kb.Enter)
 	p.until(`document.activeElement.localName == "h1" && document.activeElement.innerText == "OCIRepository shop/frontend"`)
-	p.press("s") // it is suspended
+	p.press("s") // resumes it, because it is suspended
 	p.until(said + ` == "OCIRepository shop/frontend: resumed."`)
 	p.press("u")
-	p.until(names + ` == "shop/frontend shop/frontend"`) // as it was left
+	p.until(names + ` == "shop/frontend shop/frontend"`) // the list keeps its filter
 }
 
-// Reconcile now: what happens is to be seen as it happens, and is said.
+// TestServeWebReconcile checks that the page shows and announces a reconciliation
+// while it runs.
 func TestServeWebReconcile(t *testing.T) {
 	t.Parallel()
 	s := fakeSources(t, stagedSources()...)
@@ -176,7 +180,7 @@ func TestServeWebReconcile(t *testing.T) {
 	p.until(tableRow("payments/checkout") + `.innerText.includes("running")`)
 	p.until(tableRow("payments/checkout") + `.querySelector("[data-action=reconcile]").ariaDisabled == "true"`)
 	p.until(`document.activeElement.dataset.action == "reconcile"`)
-	p.click(`[data-action=reconcile][aria-label$="payments/checkout"]`) // which does nothing more
+	p.click(`[data-action=reconcile][aria-label$="payments/checkout"]`) // has no effect now
 	revision := "main@sha1:" + strings.Repeat("0d1e2f3a", 5)
 	s.ends(checkout, api.Run{Number: 45, Trigger: "request", Started: time.Now(), Took: 1.5, Outcome: "stored", Revision: revision}, func(one *api.Source) {
 		one.Ready, one.Revision, one.Failures = "True", revision, 0
@@ -197,7 +201,8 @@ func TestServeWebReconcile(t *testing.T) {
 	p.until(said + ` == "GitRepository catalog/search: The server refused this (404): there is no such source"`)
 }
 
-// Suspend asks who and why, everybody sees it, and resume ends it.
+// TestServeWebSuspend checks that suspend asks for a name and a reason, that
+// other users see both, and that resume ends the suspension.
 func TestServeWebSuspend(t *testing.T) {
 	t.Parallel()
 	s := fakeSources(t, stagedSources()...)
@@ -221,7 +226,8 @@ func TestServeWebSuspend(t *testing.T) {
 	other.until(`!document.querySelector("main [data-action]:is([data-action=reconcile], [data-action=suspend], [data-action=resume])")`)
 }
 
-// One source: all that is known of it, and what happens to it while it is shown.
+// TestServeWebSource checks that the view of a source shows all its data, and
+// updates live.
 func TestServeWebSource(t *testing.T) {
 	t.Parallel()
 	s := fakeSources(t, stagedSources()...)
@@ -282,12 +288,12 @@ func TestServeWebSource(t *testing.T) {
 	p.open(s.url + "/ui/#/sources/GitRepository/payments/nothing")
 	p.sees("there is no such source")
 	p.open(s.url + "/ui/#/sources/PkgChart/shop/frontend")
-	p.click(`a[href="#/sources/PkgRepository/shop/charts"]`) // what it waits for
+	p.click(`a[href="#/sources/PkgRepository/shop/charts"]`) // the source that it waits for
 	p.until(`document.querySelector("h1")?.innerText == "PkgRepository shop/charts"`)
 }
 
-// When the server is gone the page says so, and since when; when it is back the
-// page is right again, also about what went meanwhile.
+// TestServeWebRestart checks that the page reports a lost server with the time,
+// and shows the current state after the server is back.
 func TestServeWebRestart(t *testing.T) {
 	t.Parallel()
 	s := fakeSources(t, stagedSources()...)

@@ -25,14 +25,15 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// A gitServer is nginx, in front of git http-backend or files. Below each URL, /public
-// is open to all, /basic wants alice and s3cret, /bearer the token "token".
+// A gitServer is nginx in front of git http-backend or files. Below each URL, /public is open to
+// all clients, /basic requires user alice with password s3cret, and /bearer requires the token
+// "token".
 type gitServer struct {
 	plain  string // http
 	secure string // https with a certificate of ca
-	mutual string // https, and wants a client certificate of ca
+	mutual string // https that requires a client certificate of ca
 	ca     *testenv.CA
-	users  string // the file of alice's password
+	users  string // password file with alice
 }
 
 const nginxConf = `
@@ -72,8 +73,8 @@ func serveGit(t *testing.T, repo *testenv.Repo) *gitServer {
 	return serveNginx(t, filepath.Dir(repo.Dir), strings.ReplaceAll(nginxPlaces, "@BACKEND@", backend))
 }
 
-// serveNginx lets nginx serve places, in which @ROOT@ is the directory root,
-// and @DIR@ one with files of its own.
+// serveNginx starts nginx with the given location blocks. In these, @ROOT@ is the directory root
+// and @DIR@ the directory of the server's own files.
 func serveNginx(t *testing.T, root, places string) *gitServer {
 	t.Helper()
 	dir := t.TempDir()
@@ -87,7 +88,7 @@ func serveNginx(t *testing.T, root, places string) *gitServer {
 	plain, secure, mutual := listen(t), listen(t), listen(t)
 	user := ""
 	if os.Getuid() == 0 {
-		user = "user root;" // the worker must open what this user made
+		user = "user root;" // the worker reads files of this user
 	}
 	text := strings.NewReplacer("@DIR@", dir, "@USER@", user, "@ROOT@", root,
 		"@PLAIN@", plain.Addr().String(), "@SECURE@", secure.Addr().String(), "@MUTUAL@", mutual.Addr().String())
@@ -111,7 +112,7 @@ func startFastCGI(t *testing.T, path string) {
 	must(t, stdin.Close())
 }
 
-// startNginx starts nginx on sockets that it inherits, as it does when its binary is replaced.
+// startNginx starts nginx with inherited sockets, the way nginx replaces its binary.
 func startNginx(t *testing.T, dir, conf string, sockets ...*net.TCPListener) {
 	t.Helper()
 	cmd := exec.Command(tool(t, "nginx"), "-p", dir, "-c", conf, "-e", "stderr")
@@ -125,13 +126,13 @@ func startNginx(t *testing.T, dir, conf string, sockets ...*net.TCPListener) {
 	for i, l := range sockets {
 		raw, err := l.SyscallConn()
 		must(t, err)
-		must(t, raw.Control(func(fd uintptr) { syscall.SetNonblock(int(fd), true) })) // handing them on made them block
+		must(t, raw.Control(func(fd uintptr) { syscall.SetNonblock(int(fd), true) })) // File has made the shared socket blocking
 		must(t, cmd.ExtraFiles[i].Close())
-		must(t, l.Close()) // they are the server's alone: clients see when it ends
+		must(t, l.Close()) // only nginx holds the sockets, so clients notice its end
 	}
 }
 
-// A sshServer is OpenSSH's sshd; who logs in can only fetch.
+// A sshServer is OpenSSH's sshd. Users can only fetch.
 type sshServer struct {
 	url  string // of the repository
 	addr string
@@ -151,8 +152,8 @@ AllowTcpForwarding no
 ForceCommand git-shell -c "$SSH_ORIGINAL_COMMAND"
 `
 
-// serveSSH serves a repository to the owners of public keys. Each connection
-// gets an sshd of its own, as from inetd.
+// serveSSH serves a repository to the owners of public keys. It starts one sshd per connection, as
+// inetd does.
 func serveSSH(t *testing.T, repo *testenv.Repo, public ...string) *sshServer {
 	t.Helper()
 	dir := t.TempDir()
@@ -200,10 +201,10 @@ func (s *sshServer) answer(sshd, conf string, conn *net.TCPConn) {
 	cmd := exec.Command(sshd, "-i", "-e", "-f", conf)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = f, f, s.log
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1")
-	cmd.Run() // ends with the connection
+	cmd.Run() // returns when the connection ends
 }
 
-// knownHosts returns lines for host keys of some types, as ssh-keygen writes them.
+// knownHosts returns known_hosts lines for host keys of these types, as ssh-keygen writes them.
 func (s *sshServer) knownHosts(t *testing.T, hashed bool, kinds ...string) string {
 	t.Helper()
 	host, port, err := net.SplitHostPort(s.addr)
@@ -220,7 +221,7 @@ func (s *sshServer) knownHosts(t *testing.T, hashed bool, kinds ...string) strin
 	return read(t, path)
 }
 
-// userKey makes a key pair as users do.
+// userKey creates a key pair with ssh-keygen.
 func userKey(t *testing.T, kind, passphrase string) (identity, public string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "id")
@@ -228,10 +229,10 @@ func userKey(t *testing.T, kind, passphrase string) (identity, public string) {
 	return read(t, path), read(t, path+".pub")
 }
 
-// A proxy is a real proxy that wants pat and pr0xy.
+// A proxy is a real proxy that requires user pat with password pr0xy.
 type proxy struct {
 	url string
-	log func() string // names whom it connected to
+	log func() string // returns a log that names the targets
 }
 
 // serveHTTPProxy starts tinyproxy.
@@ -254,7 +255,7 @@ func serveSOCKS(t *testing.T) proxy {
 	return proxy{"socks5://" + addr, out.String}
 }
 
-// serveHTTPSProxy starts a proxy of our own behind TLS: Debian has none that is small.
+// serveHTTPSProxy starts our own proxy behind TLS, because Debian has no small one.
 func serveHTTPSProxy(t *testing.T, ca *testenv.CA) proxy {
 	t.Helper()
 	s := testenv.ServeProxy(t, testenv.Proxy{Scheme: "https", CA: ca, Username: "pat", Password: "pr0xy"})
@@ -267,11 +268,11 @@ func serveHTTPSProxy(t *testing.T, ca *testenv.CA) proxy {
 	}}
 }
 
-// service is the name by which an issuer knows a registry.
+// service is the name of the registries in token requests.
 const service = "registry.test"
 
-// An issuer gives bearer tokens to alice and s3cret (distribution's "Token
-// Authentication Specification"): JSON web tokens that are signed with RS256.
+// An issuer issues bearer tokens to user alice with password s3cret (distribution's "Token
+// Authentication Specification"). They are JSON web tokens signed with RS256.
 type issuer struct {
 	*httptest.Server
 	key *rsa.PrivateKey
@@ -352,7 +353,7 @@ func (i *issuer) sign(claims map[string]any) (string, error) {
 	return text + "." + encode(signature), err
 }
 
-// took returns who asked for what since the last time.
+// took returns the token requests since the last call.
 func (i *issuer) took() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// volume mounts a file system of size bytes in memory and returns its directory.
+// volume mounts a tmpfs of size bytes and returns its directory.
 func volume(t *testing.T, size int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -24,8 +24,8 @@ func volume(t *testing.T, size int) string {
 	return dir
 }
 
-// manyBranches serves a repository whose branches b0, b1, … each hold other content
-// of size bytes, and returns its URL.
+// manyBranches serves a repository and returns its URL. Its branches b0, b1, …
+// have different content of size bytes each.
 func manyBranches(t *testing.T, n, size int) string {
 	t.Helper()
 	repo := testenv.NewRepo(t)
@@ -38,19 +38,20 @@ func manyBranches(t *testing.T, n, size int) string {
 	return testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
 }
 
-// branchSource is the document of a GitRepository of one branch.
+// branchSource returns the document of a GitRepository for branch i.
 func branchSource(url string, i int) map[string]any {
 	return document("source.headgate.dev/v1", "GitRepository", fmt.Sprintf("b%d", i), "spec",
 		map[string]any{"interval": "1h", "url": url, "ref": keys{"branch": fmt.Sprintf("b%d", i)}})
 }
 
-// Artifacts have the whole volume before the cache has any of it.
+// TestFetchOnSmallVolume checks that the cache frees space for artifacts on a
+// full volume.
 func TestFetchOnSmallVolume(t *testing.T) {
 	t.Parallel()
 	const branches, size = 20, 600 << 10
 	url := manyBranches(t, branches+1, size)
 	store := filepath.Join(volume(t, 16<<20), "store")
-	for i := range branches { // the artifacts take 12 MB, with what the cache is given of them 36 MB
+	for i := range branches { // the artifacts take 12 MB, with the offered cache entries 36 MB
 		code, stderr, items := fetchItems(t, store, writeDocuments(t, []any{branchSource(url, i)}), "--cache-size", "1Gi")
 		if code != 0 || items[0].Status.Artifact == nil {
 			t.Fatalf("fetch %d of %d: exit code %d\n%s", i+1, branches, code, stderr)
@@ -77,7 +78,7 @@ func TestFetchOnSmallVolume(t *testing.T) {
 		t.Errorf("%s\n%d bytes and %d artifacts are left", out, cached(), len(archives(t, store)))
 	}
 
-	// A file that is not the store's takes the rest.
+	// A file outside the store takes the remaining space.
 	stuffed := stuff(t, filepath.Dir(store))
 	code, stderr, _ := fetchItems(t, store, writeDocuments(t, []any{branchSource(url, branches)}))
 	if code != 1 || !strings.Contains(stderr, "no space left on device") ||
@@ -88,13 +89,13 @@ func TestFetchOnSmallVolume(t *testing.T) {
 	if code, stderr, items := fetchItems(t, store, writeDocuments(t, []any{branchSource(url, branches)})); code != 0 || items[0].Status.Artifact == nil {
 		t.Errorf("with room: exit code %d\n%s", code, stderr)
 	}
-	// What is not said otherwise is a tenth of the volume.
+	// The default size of the cache is a tenth of the volume.
 	if n := cached(); n == 0 || n > 16<<20/10 {
 		t.Errorf("the cache has %d bytes", n)
 	}
 }
 
-// gc runs headgate artifact gc --cache and returns what it said.
+// gc runs headgate artifact gc --cache and returns its output.
 func gc(t *testing.T, store string, more ...string) string {
 	t.Helper()
 	out, err := headgate(t.Context(), t, append([]string{"artifact", "gc", "--cache", "--store", store}, more...)...).CombinedOutput()
@@ -104,7 +105,7 @@ func gc(t *testing.T, store string, more ...string) string {
 	return string(out)
 }
 
-// stuff fills the volume of a directory with a file and returns its path.
+// stuff fills the volume of dir with a file and returns its path.
 func stuff(t *testing.T, dir string) string {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "stuffing"))
@@ -116,15 +117,16 @@ func stuff(t *testing.T, dir string) string {
 	return f.Name()
 }
 
-// The server keeps going on a volume that is too small for its cache, says when
-// nothing can be stored, and stores again when something can.
+// TestServeOnSmallVolume checks that the server keeps running on a volume that is
+// too small for its cache, reports that it cannot store artifacts, and stores
+// them when there is space again.
 func TestServeOnSmallVolume(t *testing.T) {
 	t.Parallel()
 	const branches, size = 20, 600 << 10
 	url := manyBranches(t, branches+1, size)
 	s := newServedStore(t, "--cache-size", "1Gi", "--max-retry-delay", "1s")
 	s.store = filepath.Join(volume(t, 16<<20), "store")
-	t.Cleanup(func() { // before the volume goes
+	t.Cleanup(func() { // before the volume is unmounted
 		if s.cmd != nil {
 			s.end(syscall.SIGTERM)
 		}
@@ -152,7 +154,7 @@ func TestServeOnSmallVolume(t *testing.T) {
 	}
 }
 
-// readiness asks a server whether it is ready.
+// readiness returns the response of a server's readiness endpoint.
 func readiness(t *testing.T, url string) (code int, text string) {
 	t.Helper()
 	resp, err := http.Get(url + "/readyz")

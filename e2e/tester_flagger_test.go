@@ -13,8 +13,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// Flagger's own functions get the right verdicts of the test runner, and the
-// reason of each failure.
+// TestTesterByFlagger checks that Flagger's own functions get the right verdict from the test
+// runner, with the reason of each failure.
 func TestTesterByFlagger(t *testing.T) {
 	t.Parallel()
 	remote := func(h http.Handler) string {
@@ -37,7 +37,7 @@ func TestTesterByFlagger(t *testing.T) {
 	for _, row := range []struct {
 		name, path string
 		metadata   []string
-		want       string // in the error; "" for a success
+		want       string // part of the error; "" for a success
 	}{
 		{"cmd", "/", []string{"type", "cmd", "cmd", "true"}, ""},
 		{"no type", "/", []string{"cmd", "true"}, ""},
@@ -101,7 +101,7 @@ func gatesByFlagger(t *testing.T, s *testRunner, c *flaggerCaller) {
 			testenv.Equal(t, c.call("gated", "v1", "", checks), step.want, "%s after %q", kind, step.do)
 		}
 	}
-	// One opening for one revision: its retries pass, the next revision waits.
+	// One opening is for one revision: its repeated checks pass, the next revision waits.
 	if status, body := ask(t, "POST", s.url+"/api/v1/gates/gate/shop/gated/promote/open", `{"mode": "one-shot"}`); status != 200 {
 		t.Fatalf("%d %s", status, body)
 	}
@@ -113,8 +113,8 @@ func gatesByFlagger(t *testing.T, s *testRunner, c *flaggerCaller) {
 	}
 }
 
-// outlived has a test take longer than its webhook waits: the next call gets its
-// verdict, and the one after that tests anew.
+// outlived runs a test that takes longer than the webhook timeout. The next call must get its
+// verdict, and the call after that must start a new run.
 func outlived(t *testing.T, s *testRunner, c *flaggerCaller) {
 	file := filepath.Join(t.TempDir(), "runs")
 	ready := filepath.Join(t.TempDir(), "go")
@@ -134,8 +134,8 @@ func outlived(t *testing.T, s *testRunner, c *flaggerCaller) {
 	}
 }
 
-// retried compares statuses of failures: 422 is told and not tried again; 500 is
-// what the reference answers.
+// retried compares failure statuses: after 422 Flagger reports the text and does not retry; 500 is
+// the status of the reference.
 func retried(t *testing.T, c *flaggerCaller) {
 	for status, want := range map[string]string{"422": "why", "500": "giving up"} {
 		s := startTester(t, "--failure-status", status)
@@ -151,8 +151,8 @@ func retried(t *testing.T, c *flaggerCaller) {
 	}
 }
 
-// What is compatible answers as the load tester of Flagger does: the same status,
-// and the same body but for texts of errors that come from elsewhere.
+// TestTesterAnswersAlike checks that compatible requests get the same response as from Flagger's
+// load tester: the same status, and the same body except for error texts of Go or of tools.
 func TestTesterAnswersAlike(t *testing.T) {
 	t.Parallel()
 	if !inside(t) {
@@ -161,7 +161,7 @@ func TestTesterAnswersAlike(t *testing.T) {
 	path := programs(t, "bats")
 	stub(t, path, "helm", "echo \"helm $*\"\ntest \"$1\" = test\n")
 	stub(t, path, "kubectl", "echo \"kubectl $*\"\ntest \"$1\" = version\n")
-	must(t, os.Setenv("PATH", path)) // the load tester's programs have its environment
+	must(t, os.Setenv("PATH", path)) // the load tester's commands inherit this environment
 	theirs := serveLoadTester(t)
 	ours := startTester(t, "--failure-status", "500", "--hosts", "127.0.0.1", "--env", "PATH="+path).url
 	task := func(metadata ...string) string {
@@ -172,7 +172,8 @@ func TestTesterAnswersAlike(t *testing.T) {
 		return payload("app", m)
 	}
 	const canary = `{"name": "app", "namespace": "shop"}`
-	// Bodies of the rows marked so are compared up to the second colon: what follows is Go's or a tool's text.
+	// For rows with prefix, bodies are compared up to the first colon. The rest is a text of Go or
+	// of a tool.
 	const prefix = true
 	for _, row := range []struct {
 		name, method, path, body string
@@ -206,7 +207,7 @@ func TestTesterAnswersAlike(t *testing.T) {
 			got.body, want.body = untilColon(got.body), untilColon(want.body)
 		}
 		if want.status == http.StatusInternalServerError && strings.Contains(want.body, "is required") {
-			want.status = http.StatusBadRequest // no test has failed: what was asked for is wrong
+			want.status = http.StatusBadRequest // an invalid request, not a failed test
 		}
 		if got.status != want.status || got.body != want.body {
 			t.Errorf("%s: %d %q, the load tester %d %q", row.name, got.status, got.body, want.status, want.body)
@@ -219,7 +220,7 @@ func TestTesterAnswersAlike(t *testing.T) {
 		for _, path := range []string{"/", "/gate/check", "/gate/open", "/gate/close", "/rollback/check", "/rollback/open", "/rollback/close"} {
 			got, want := answerOf(t, ours, "POST", path, body), answerOf(t, theirs, "POST", path, body)
 			if want.status == http.StatusInternalServerError && strings.Contains(want.body, "is required") {
-				want.status = http.StatusBadRequest // no test has failed: what was asked for is wrong
+				want.status = http.StatusBadRequest // an invalid request, not a failed test
 			}
 			if got.status != want.status || got.body == "" {
 				t.Errorf("%s %q: %d %q, the load tester %d", path, body, got.status, got.body, want.status)
@@ -228,7 +229,7 @@ func TestTesterAnswersAlike(t *testing.T) {
 	}
 }
 
-// An answer is what of one is compared.
+// An answer holds the compared parts of a response.
 type answer struct {
 	status     int
 	body, kind string
@@ -240,7 +241,7 @@ func answerOf(t *testing.T, base, method, path, body string) answer {
 	must(t, err)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return answer{body: err.Error()} // the load tester panics at some
+		return answer{body: err.Error()} // the load tester panics on some requests
 	}
 	defer resp.Body.Close()
 	var text bytes.Buffer
@@ -253,12 +254,12 @@ var colons = regexp.MustCompile(`^([^:]*):.*`)
 
 func untilColon(text string) string { return colons.ReplaceAllString(text, "$1") }
 
-// The rows of the test runner's table of exchanges that are said to hold for the
-// load tester of Flagger do.
+// TestTesterWireIsTheReferences checks that the exchanges that are marked as valid for Flagger's
+// load tester are.
 func TestTesterWireIsTheReferences(t *testing.T) {
 	t.Parallel()
 	if !inside(t) {
-		return // the load tester listens everywhere
+		return // the load tester listens on all interfaces
 	}
 	files, err := filepath.Glob("../testdata/exchanges/*.txt")
 	must(t, err)

@@ -29,16 +29,16 @@ const (
 	jobTest = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: app-test\n  annotations:\n    helm.sh/hook: test\nspec:\n  template:\n    spec:\n      restartPolicy: Never\n      containers:\n      - name: test\n        image: test\n"
 )
 
-// Chart tests by the real helm get along with the permissions of docs/deploy,
-// and a failure names the one that is missing.
+// TestTesterChartTests checks that chart tests with the real helm work with the
+// permissions in docs/deploy, and that a failure names the missing permission.
 func TestTesterChartTests(t *testing.T) {
 	t.Parallel()
 	role := manifests(t, testerFiles...)["Role"][0].(*rbac.Role)
 	for _, row := range []struct {
 		name, helm, hook, cmd string
 		change                func([]rbac.PolicyRule) []rbac.PolicyRule
-		fails                 bool   // the test itself
-		want                  string // in the text of the failure
+		fails                 bool   // the chart test fails
+		want                  string // part of the response
 	}{
 		{name: "pod", helm: "helm4", hook: podTest},
 		{name: "job", helm: "helm4", hook: jobTest},
@@ -80,7 +80,8 @@ func TestTesterChartTests(t *testing.T) {
 	}
 }
 
-// also returns rules with one verb more, without returns them with one less.
+// also returns a function that adds a verb to rules. without returns one that
+// removes it.
 func also(verb string) func([]rbac.PolicyRule) []rbac.PolicyRule {
 	return func(rules []rbac.PolicyRule) (more []rbac.PolicyRule) {
 		for _, rule := range rules {
@@ -107,8 +108,8 @@ func without(verb string) func([]rbac.PolicyRule) []rbac.PolicyRule {
 	}
 }
 
-// manifests decodes files of docs/deploy by the types of Kubernetes; unknown
-// fields and values of other types are errors.
+// manifests decodes files of docs/deploy with the Kubernetes types. Unknown
+// fields and wrong types are errors.
 func manifests(t *testing.T, files ...string) map[string][]any {
 	t.Helper()
 	all := map[string][]any{}
@@ -137,7 +138,8 @@ func manifests(t *testing.T, files ...string) map[string][]any {
 // testerFiles are the manifests of the test runner.
 var testerFiles = []string{"tested-namespace.yaml", "tester.yaml", "tokens.yaml"}
 
-// The manifests of docs/deploy are what Kubernetes has types for.
+// TestManifests checks that the manifests in docs/deploy match the Kubernetes
+// types.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	one := func(all map[string][]any, kinds ...string) map[string][]any {
@@ -160,8 +162,8 @@ func TestManifests(t *testing.T) {
 	must(t, os.Remove(file))
 }
 
-// A cluster is an API server that has one release of a chart, whose test is a
-// pod, and allows what rules say, as the authorizer of a real one does.
+// A cluster is a fake API server with one release of a chart whose test is a pod
+// or a job. It permits what rules permit, like the RBAC authorizer.
 type cluster struct {
 	*httptest.Server
 	rules []rbac.PolicyRule
@@ -169,10 +171,10 @@ type cluster struct {
 	mu      sync.Mutex
 	secret  map[string]any
 	objects map[string]map[string]any // pods and jobs, by RESOURCE/NAME
-	asked   []string                  // VERB RESOURCE, in order, without repetitions
+	asked   []string                  // VERB RESOURCE, in order, without duplicates
 	denied  []string                  // likewise
-	failing bool                      // the test of the chart fails
-	lasting bool                      // it goes on until somebody watches it
+	failing bool                      // the chart test fails
+	lasting bool                      // the chart test never ends
 }
 
 const (
@@ -180,7 +182,8 @@ const (
 	released    = "sh.helm.release.v1.app.v1"
 )
 
-// newCluster starts a cluster whose release app in namespace shop has the test hook.
+// newCluster starts a cluster. Its release app in namespace shop has the test
+// hook.
 func newCluster(t *testing.T, hook string, rules []rbac.PolicyRule) *cluster {
 	t.Helper()
 	c := &cluster{rules: rules, objects: map[string]map[string]any{}}
@@ -194,7 +197,7 @@ func newCluster(t *testing.T, hook string, rules []rbac.PolicyRule) *cluster {
 	return c
 }
 
-// release is what helm stores of one.
+// release returns the data of a release Secret of helm.
 func release(t *testing.T, hook string) string {
 	t.Helper()
 	kind, _, _ := strings.Cut(hook[strings.Index(hook, "kind: ")+len("kind: "):], "\n")
@@ -212,10 +215,10 @@ func release(t *testing.T, hook string) string {
 	must(t, err)
 	must(t, w.Close())
 	inner := base64.StdEncoding.EncodeToString(packed.Bytes())
-	return base64.StdEncoding.EncodeToString([]byte(inner)) // data of a Secret is encoded once more
+	return base64.StdEncoding.EncodeToString([]byte(inner)) // Secrets encode their data in base64 again
 }
 
-// config writes a configuration by which clients reach the cluster.
+// config writes a kubeconfig for the cluster and returns its path.
 func (c *cluster) config(t *testing.T) string {
 	t.Helper()
 	return write(t, filepath.Join(t.TempDir(), "kubeconfig"), fmt.Sprintf(`apiVersion: v1
@@ -227,7 +230,7 @@ current-context: x
 `, c.URL))
 }
 
-// What a cluster says it has.
+// discovery has the discovery documents of a cluster by path.
 var discovery = map[string]any{
 	"/version":                  keys{"major": "1", "minor": "36", "gitVersion": "v1.36.0"},
 	"/openapi/v3":               map[string]any{"paths": map[string]any{"api/v1": keys{"serverRelativeURL": "/openapi/v3/api/v1"}, "apis/batch/v1": keys{"serverRelativeURL": "/openapi/v3/apis/batch/v1"}}},
@@ -243,7 +246,8 @@ var discovery = map[string]any{
 		map[string]any{"name": "jobs", "singularName": "job", "namespaced": true, "kind": "Job", "verbs": []string{"create", "delete", "get", "list", "watch"}}}},
 }
 
-// schemas says that objects of a kind may be anything, and that they can be validated.
+// schemas returns an OpenAPI document in which objects of a kind may have any
+// fields.
 func schemas(group, version, kind, path string) map[string]any {
 	gvk := keys{"group": group, "version": version, "kind": kind}
 	return map[string]any{"openapi": "3.0.0", "info": keys{"title": "Kubernetes", "version": "v1.36.0"},
@@ -369,7 +373,7 @@ func (c *cluster) version(resource string) string {
 	return "v1"
 }
 
-// create makes an object, which ends at once.
+// create creates an object, which completes immediately unless c.lasting is set.
 func (c *cluster) create(w http.ResponseWriter, r *http.Request, resource string) {
 	var o map[string]any
 	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
@@ -390,7 +394,7 @@ func (c *cluster) create(w http.ResponseWriter, r *http.Request, resource string
 	reply(w, http.StatusCreated, o)
 }
 
-// watch tells what there is, and then nothing until the client leaves.
+// watch sends the existing objects and then nothing until the client disconnects.
 func (c *cluster) watch(w http.ResponseWriter, r *http.Request, resource string) {
 	w.Header().Set("Content-Type", "application/json")
 	events := json.NewEncoder(w)

@@ -21,7 +21,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// marked returns the processes whose environment or command line has a text.
+// marked returns the processes that have a text in their environment or command line.
 func marked(t *testing.T, text string) (pids []string) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*")
@@ -37,7 +37,8 @@ func marked(t *testing.T, text string) (pids []string) {
 	return pids
 }
 
-// stubborn are commands that leave processes behind in their session: %s is a text by which they are known.
+// stubborn are commands that leave processes behind in their session. %s is a mark that identifies
+// them.
 var stubborn = map[string]string{
 	"a pipeline":                         "sleep 1000%s | cat | cat",
 	"one in the background":              "sleep 1000%s & sleep 1000%s",
@@ -48,8 +49,8 @@ var stubborn = map[string]string{
 	"a daemon that stays in the session": "((trap '' TERM HUP; while :; do sleep 1000%s; done) &); sleep 1000%s",
 }
 
-// A test runner that is told to end leaves nothing of what it started, and
-// records what it was.
+// TestTesterEndsUnderLoad checks that a test runner that is terminated leaves no processes behind
+// and records the runs as stopped.
 func TestTesterEndsUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := startTester(t, "--shutdown-grace", "30s")
@@ -121,13 +122,13 @@ func running(runs []ran) (n int) {
 	return n
 }
 
-// A test runner that is killed has all changes of gates that it acknowledged, and
-// knows what it lost.
+// TestTesterKilled checks that a killed test runner keeps all acknowledged changes of gates and
+// records the lost runs.
 func TestTesterKilled(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
-	want := map[string]bool{}   // what was acknowledged last, by canary
-	unsure := map[string]bool{} // what was asked for and not acknowledged, likewise
+	want := map[string]bool{}   // last acknowledged state, by canary
+	unsure := map[string]bool{} // requested but not acknowledged state, by canary
 	for round := range 10 {
 		s := startTester(t, "--state", state)
 		for _, canary := range []string{"a", "b", "c"} {
@@ -160,7 +161,7 @@ func TestTesterKilled(t *testing.T) {
 			delete(unsure, canary)
 		}
 		s.cmd.Wait()
-		for _, left := range marked(t, mark) { // nobody is there to end them
+		for _, left := range marked(t, mark) { // the killed server does not stop them
 			pid, err := strconv.Atoi(strings.Fields(left)[0])
 			must(t, err)
 			syscall.Kill(pid, syscall.SIGKILL)
@@ -168,7 +169,8 @@ func TestTesterKilled(t *testing.T) {
 	}
 }
 
-// As process 1 of a container it reaps what tests leave behind.
+// TestTesterReaps checks that the test runner, as process 1 of a container, reaps orphaned
+// processes of tests.
 func TestTesterReaps(t *testing.T) {
 	t.Parallel()
 	s := startTesterBy(t, []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"})
@@ -186,8 +188,8 @@ func TestTesterReaps(t *testing.T) {
 	testenv.Equal(t, running(s.runs()), 0, "runs")
 }
 
-// TestTesterCrowd has many callers come at a time: 1,000 connections that send nothing,
-// 300 bodies of 1 MB and 500 streams that are dropped.
+// TestTesterCrowd opens 1,000 idle connections, then sends 300 bodies of 1 MB at once, then opens
+// and drops 500 streams.
 func TestTesterCrowd(t *testing.T) {
 	t.Parallel()
 	s := startTester(t)
@@ -206,7 +208,7 @@ func TestTesterCrowd(t *testing.T) {
 		fmt.Fprint(c, head+"\r\nHost: 127.0.0.1\r\n")
 		return c
 	}
-	// Connections that send a part of a head, and then nothing.
+	// These connections send an incomplete request head and then nothing.
 	var slow []net.Conn
 	for range 1000 {
 		c := dial("POST / HTTP/1.1")
@@ -222,7 +224,7 @@ func TestTesterCrowd(t *testing.T) {
 		longest = max(longest, time.Since(at))
 	}
 	t.Logf("beside 1,000 slow connections a probe took at most %s", longest)
-	// Long bodies: those that are too many at a time are refused, and none costs more than itself.
+	// Long bodies beyond the limit are refused, and each body costs only its own size.
 	long := payload("long", keys{"type": "bash", "cmd": "true", "text": strings.Repeat("x", 1<<20-1000)})
 	statuses := atOnce(300, func(int) int { status, _, _ := send(t.Context(), "POST", s.url, long); return status })
 	if statuses[200]+statuses[503] != 300 || statuses[200] == 0 {
@@ -238,7 +240,7 @@ func TestTesterCrowd(t *testing.T) {
 	}); statuses[403] != 4000 {
 		t.Errorf("4,000 requests at a time: %v", statuses)
 	}
-	// Streams whose callers leave.
+	// These clients disconnect from their streams.
 	for range 500 {
 		c := dial("GET /api/v1/watch HTTP/1.1")
 		fmt.Fprint(c, "\r\n")
@@ -257,7 +259,7 @@ func TestTesterCrowd(t *testing.T) {
 	until(t, "the end of all connections", func() bool { n, _ := strconv.Atoi(metric("go_goroutines")); return n < 50 })
 }
 
-// peak returns the most memory that the process had, in kB.
+// peak returns the peak memory of the process in kB.
 func (s *testRunner) peak() int {
 	s.t.Helper()
 	_, peak, _ := strings.Cut(read(s.t, fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid)), "VmHWM:")
@@ -266,7 +268,7 @@ func (s *testRunner) peak() int {
 	return kb
 }
 
-// atOnce calls do so many times at a time, and counts what it returned.
+// atOnce runs n calls of do concurrently and counts their results.
 func atOnce(n int, do func(int) int) map[int]int {
 	var mu sync.Mutex
 	var group sync.WaitGroup

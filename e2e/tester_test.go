@@ -18,19 +18,19 @@ import (
 type testRunner struct {
 	t     *testing.T
 	url   string
-	token string // of what call sends
+	token string // sent by call
 	cmd   *exec.Cmd
 	log   *log
 	state string
 }
 
-// startTester starts headgate tester, with a state of its own unless flags name one.
+// startTester starts headgate tester. It has its own state directory unless the flags name one.
 func startTester(t *testing.T, flags ...string) *testRunner {
 	t.Helper()
 	return startTesterBy(t, nil, flags...)
 }
 
-// startTesterBy starts it by another program, whose arguments come first.
+// startTesterBy starts headgate tester through another program, whose arguments come first.
 func startTesterBy(t *testing.T, by []string, flags ...string) *testRunner {
 	t.Helper()
 	s := &testRunner{t: t}
@@ -62,8 +62,8 @@ func startTesterBy(t *testing.T, by []string, flags ...string) *testRunner {
 	return s
 }
 
-// programs returns a PATH with programs of the names that test runners look for,
-// each of which is a tool: NAME=TOOL or NAME.
+// programs returns a PATH whose first directory has links to tools under the names that test
+// runners look for. Each name is NAME=TOOL or NAME.
 func programs(t *testing.T, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -77,24 +77,24 @@ func programs(t *testing.T, names ...string) string {
 	return dir + string(filepath.ListSeparator) + os.Getenv("PATH")
 }
 
-// stub adds a script to the directory that is first in path.
+// stub adds a script to the first directory of path.
 func stub(t *testing.T, path, name, script string) {
 	t.Helper()
 	file := write(t, filepath.Join(filepath.SplitList(path)[0], name), "#!/bin/sh\n"+script)
 	must(t, os.Chmod(file, 0o755))
 }
 
-// asks is what a canary sends to a webhook.
+// asks returns the payload that a canary sends to a webhook.
 func asks(namespace, name, phase, checksum string, metadata keys) map[string]any {
 	return map[string]any{"namespace": namespace, "name": name, "phase": phase, "checksum": checksum, "metadata": metadata}
 }
 
-// payload is what a canary of namespace shop sends.
+// payload returns the encoded payload of a canary in namespace shop.
 func payload(name string, metadata keys) string {
 	return encoded(asks("shop", name, "Progressing", "5594979469", metadata))
 }
 
-// ask sends a request and returns status and body.
+// ask sends a request and returns the status and the body.
 func ask(t *testing.T, method, url, body string) (int, string) {
 	t.Helper()
 	status, text, err := send(t.Context(), method, url, body)
@@ -102,7 +102,7 @@ func ask(t *testing.T, method, url, body string) (int, string) {
 	return status, text
 }
 
-// send sends a request, with a bearer token if there is one.
+// send sends a request, with a bearer token if one is given.
 func send(ctx context.Context, method, url, body string, token ...string) (int, string, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -121,7 +121,7 @@ func send(ctx context.Context, method, url, body string, token ...string) (int, 
 	return resp.StatusCode, string(text), err
 }
 
-// call sends a request as webhooks and clients do, and returns status and body.
+// call sends a request with the token of the test runner, and returns the status and the body.
 func (s *testRunner) call(method, path string, body any) (int, string) {
 	s.t.Helper()
 	status, text, err := send(s.t.Context(), method, s.url+path, encoded(body), s.token)
@@ -129,7 +129,7 @@ func (s *testRunner) call(method, path string, body any) (int, string) {
 	return status, text
 }
 
-// A ran is a run as the API tells it.
+// A ran is a run as the API returns it.
 type ran struct {
 	ID, State, Type, Name, Reason, Output string
 }
@@ -145,7 +145,7 @@ func (s *testRunner) runs() []ran {
 	return got.Runs
 }
 
-// until waits until what holds.
+// until waits until what returns true, for at most a minute.
 func until(t *testing.T, subject string, what func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(time.Minute)
@@ -161,7 +161,7 @@ func until(t *testing.T, subject string, what func() bool) {
 	}
 }
 
-// lines returns how many lines a file has.
+// lines returns the number of lines of a file.
 func lines(t *testing.T, path string) int {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -171,18 +171,18 @@ func lines(t *testing.T, path string) int {
 	return strings.Count(string(text), "\n")
 }
 
-// A flaggerCaller is a process that calls webhooks by the functions of Flagger.
+// A flaggerCaller is a process that calls webhooks with Flagger's functions.
 type flaggerCaller struct {
 	t       *testing.T
 	in      *json.Encoder
 	answers *json.Decoder
 }
 
-// callerEnv is the path of that program, in tests that run inside a network of their own.
+// callerEnv is the variable with the path of that program. It may be set for tests in their own
+// network namespace.
 const callerEnv = "HEADGATE_E2E_CALLER"
 
-// buildCaller builds the program, once for a test; inside a network of its own it
-// was built before.
+// buildCaller builds the program, or returns the path in callerEnv if that is set.
 func buildCaller(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv(callerEnv); path != "" {
@@ -209,8 +209,8 @@ func startCaller(t *testing.T) *flaggerCaller {
 	return &flaggerCaller{t, json.NewEncoder(in), json.NewDecoder(out)}
 }
 
-// call calls a webhook about a canary of a revision, and returns the error text,
-// "" for a success. With an event it is CallEventWebhook that does.
+// call calls a webhook about a revision of a canary. It returns the error text, or "" for a
+// success. If event is not "", it uses CallEventWebhook.
 func (c *flaggerCaller) call(canary, revision, event string, hook map[string]any) string {
 	c.t.Helper()
 	must(c.t, c.in.Encode(map[string]any{
@@ -222,7 +222,7 @@ func (c *flaggerCaller) call(canary, revision, event string, hook map[string]any
 	return got.Error
 }
 
-// checks asks at a gate and expects the status.
+// checks posts to a path and checks the status.
 func (s *testRunner) checks(path string, payload map[string]any, status int) {
 	s.t.Helper()
 	if got, text := s.call("POST", path, payload); got != status {
@@ -230,7 +230,7 @@ func (s *testRunner) checks(path string, payload map[string]any, status int) {
 	}
 }
 
-// gate returns the state of a gate by the API.
+// gate returns the state of a gate from the API.
 func (s *testRunner) gate(path string) (g struct {
 	Open                                   bool
 	Mode, Checksum, Actor, Reason, Expires string

@@ -24,7 +24,7 @@ export default function () { check(http.get(__ENV.URL), { 'is right': (r) => r.b
 	serviceFile = "apiVersion: v1\nkind: Service\nmetadata:\n  name: {{ .Release.Name }}\nspec:\n  ports: [{port: {{ required \"port is wanted\" .Values.port }}}]\n"
 )
 
-// Tools that people have as tests run as tests.
+// TestTesterTools runs common test tools as tests.
 func TestTesterTools(t *testing.T) {
 	t.Parallel()
 	right := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "right") }))
@@ -41,7 +41,7 @@ func TestTesterTools(t *testing.T) {
 		name     string
 		metadata keys
 		status   int
-		text     string // in the answer
+		text     string // in the response
 		output   string // in the output of the run
 	}{
 		{name: "hey", metadata: keys{"cmd": "hey -n 200 -c 5 " + right.URL, "wait": "true"}, status: 200, output: "200 responses"},
@@ -69,7 +69,7 @@ func TestTesterTools(t *testing.T) {
 	t.Run("launch", func(t *testing.T) { launched(t, s, right.URL, wrong.URL) })
 }
 
-// launched speaks to the path of the k6 webhook.
+// launched tests the path of the k6 webhook.
 func launched(t *testing.T, s *testRunner, right, wrong string) {
 	variables := func(url string) string { return fmt.Sprintf(`{"URL": %q}`, url) }
 	for _, row := range []struct {

@@ -29,7 +29,7 @@ func TestTesterWebOutput(t *testing.T) {
 	flag := filepath.Join(t.TempDir(), "flag")
 	await := "; while [ ! -e " + flag + " ]; do sleep 0.05; done; "
 	r.load("frontend", "seq -f 'early %g' 300"+await+"seq -f 'late %g' 300; exit 3")
-	p.click(`main a[href^="#/runs/"]`) // in the list of what runs, which has it without being asked
+	p.click(`main a[href^="#/runs/"]`) // the list of running commands has updated without a reload
 	p.sees("early 300")
 	p.until(`document.querySelector("main dl")?.innerText.includes("running")`)
 	end := `(() => { const b = document.querySelector(".output"); return b.scrollHeight - b.scrollTop - b.clientHeight < 2 })()`
@@ -46,7 +46,8 @@ func TestTesterWebOutput(t *testing.T) {
 	}
 }
 
-// What is shown of an endless output is bounded, and its end is there.
+// TestTesterWebOutputBounded checks that the page shows a bounded part of a long
+// output, with its end.
 func TestTesterWebOutputBounded(t *testing.T) {
 	t.Parallel()
 	r := startTester(t)
@@ -65,7 +66,7 @@ func TestTesterWebCancel(t *testing.T) {
 	r := startTester(t)
 	p := newTab(t)
 	p.open(r.load("frontend", "echo begun\nsleep 3600"))
-	p.sees("echo begun\nsleep 3600") // its metadata, as it was written
+	p.sees("echo begun\nsleep 3600") // the metadata, unchanged
 	p.click(`[data-action=cancel]`)
 	p.until(`document.querySelector("dialog[open]")`)
 	p.click("dialog .danger")
@@ -74,7 +75,8 @@ func TestTesterWebCancel(t *testing.T) {
 	testenv.Equal(t, r.runs()[0].State, "cancelled", "the run")
 }
 
-// Runs are filtered by canary, type and state; the filter is in the address.
+// TestTesterWebFilter checks that runs can be filtered by canary, type and state,
+// and that the address has the filter.
 func TestTesterWebFilter(t *testing.T) {
 	t.Parallel()
 	r := startTester(t)
@@ -96,12 +98,12 @@ func TestTesterWebFilter(t *testing.T) {
 	p.click(".filter button")
 	p.until(rows + " == 1")
 	testenv.Equal(t, eval[string](p, "location.hash"), "#/runs?canary=shop%2Fcart&state=failed", "the address")
-	test("cart", "bash", "exit 7", 422) // comes into the filtered list by itself
+	test("cart", "bash", "exit 7", 422) // appears in the filtered list without a reload
 	test("search", "bash", "exit 7", 422)
 	p.until(rows + " == 2")
 }
 
-// A long list is shown bit by bit.
+// TestTesterWebMore checks that a long list is shown in parts.
 func TestTesterWebMore(t *testing.T) {
 	t.Parallel()
 	r := startTester(t)
@@ -118,7 +120,8 @@ func TestTesterWebMore(t *testing.T) {
 	p.until(`document.querySelector("section > button").hidden`)
 }
 
-// Nothing that callers send becomes markup: not names, reasons, metadata or output.
+// TestTesterWebHostile checks that text from callers never becomes markup: names,
+// reasons, metadata and output.
 func TestTesterWebHostile(t *testing.T) {
 	t.Parallel()
 	const (

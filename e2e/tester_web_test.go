@@ -14,7 +14,7 @@ import (
 
 const approve = `.pending [data-action=approve]`
 
-// A gate that waits is approved with the mouse: for its revision, and no other.
+// TestTesterWebApprove approves a waiting gate with the mouse. Only the waiting revision may pass.
 func TestTesterWebApprove(t *testing.T) {
 	t.Parallel()
 	r := startTester(t)
@@ -24,7 +24,7 @@ func TestTesterWebApprove(t *testing.T) {
 	p.until(`document.querySelector("#live").textContent == "live"`)
 	checkout := asks("payments", "checkout", "WaitingPromotion", "5594979469", nil)
 	r.checks("/gate/promotion/check", checkout, 403)
-	p.sees("payments/checkout") // without being asked to look again
+	p.sees("payments/checkout") // without a reload
 	p.until(`document.title.startsWith("(1) ")`)
 	p.until(`document.querySelector("#announcements").textContent.includes("payments/checkout waits for approval at gate promotion")`)
 	p.click(approve)
@@ -39,10 +39,10 @@ func TestTesterWebApprove(t *testing.T) {
 	}
 	r.checks("/gate/promotion/check", checkout, 200)
 	r.checks("/gate/promotion/check", asks("payments", "checkout", "WaitingPromotion", "6f8f9c6b58", nil), 403)
-	p.sees("6f8f9c6b58") // which waits now
+	p.sees("6f8f9c6b58") // it is waiting now
 }
 
-// Everything can be done with the keyboard alone.
+// TestTesterWebKeyboard checks that the page can be used with the keyboard only.
 func TestTesterWebKeyboard(t *testing.T) {
 	t.Parallel()
 	r := startTester(t)
@@ -82,18 +82,19 @@ func TestTesterWebKeyboard(t *testing.T) {
 	p.press("all by keys")
 	p.press(kb.Tab, kb.Enter)
 	p.sees("Nothing is waiting for approval.")
-	p.until(`document.activeElement.innerText == "Pending approvals"`) // its button is gone
+	p.until(`document.activeElement.innerText == "Pending approvals"`) // the button no longer exists
 	if g := r.gate("gate/shop/frontend/default"); !g.Open || g.Mode != "one-shot" || g.Expires == "" || g.Reason != "all by keys" {
 		t.Errorf("the gate is %+v", g)
 	}
 	p.open("about:blank")
 	p.open(r.url + "/ui/")
 	p.sees("Nothing is waiting")
-	p.press(kb.Tab, kb.Enter) // the way past the navigation
+	p.press(kb.Tab, kb.Enter) // the link that skips the navigation
 	p.until(`document.activeElement.id == "main"`)
 }
 
-// A rejection closes the gate and opens the rollback switch, for the revision that waits.
+// TestTesterWebReject checks that a rejection closes the gate and opens the rollback switch, for
+// the waiting revision only.
 func TestTesterWebReject(t *testing.T) {
 	t.Parallel()
 	r := startTester(t)
@@ -118,7 +119,8 @@ func TestTesterWebReject(t *testing.T) {
 	r.checks("/rollback/check", search, 403)
 }
 
-// A wait that is not asked for again is dimmed and not counted; the end of the rollout ends it.
+// TestTesterWebOver checks that a wait is dimmed and not counted if its checks stop, and disappears
+// when the rollout ends.
 func TestTesterWebOver(t *testing.T) {
 	t.Parallel()
 	r := startTester(t)
@@ -137,7 +139,8 @@ func TestTesterWebOver(t *testing.T) {
 	p.sees("Nothing is waiting for approval.")
 }
 
-// The card and the dialog of what waits say what its caller says of it, and how its tests ended.
+// TestTesterWebAbout checks that the card and the dialog of a waiting gate show what its caller
+// sent, and the results of its tests.
 func TestTesterWebAbout(t *testing.T) {
 	t.Parallel()
 	r := startTester(t)
@@ -158,7 +161,8 @@ func TestTesterWebAbout(t *testing.T) {
 	shows("dialog[open]")
 }
 
-// Who approves while another revision begins to wait is told, and approves nothing.
+// TestTesterWebStale checks that a user is told if another revision begins to wait while the
+// approval dialog is open, and cannot approve then.
 func TestTesterWebStale(t *testing.T) {
 	t.Parallel()
 	r := startTester(t)
@@ -186,8 +190,7 @@ const (
 	scopedToken = "scoped-token-0123456789"
 )
 
-// guarded starts a test runner that asks who callers are, and returns it with
-// the path of the file that says so.
+// guarded starts a test runner with authentication and returns it with the path of its token file.
 func guarded(t *testing.T) (*testRunner, string) {
 	t.Helper()
 	file := write(t, filepath.Join(t.TempDir(), "tokens.yaml"), `tokens:
@@ -221,7 +224,7 @@ func TestTesterWebLogin(t *testing.T) {
 		t.Errorf("scripts can read %s", leaked)
 	}
 	p.open("about:blank")
-	p.open(r.url + "/ui/#/gates") // the cookie is still there
+	p.open(r.url + "/ui/#/gates") // the cookie still exists
 	p.sees("shop/cart")
 	p.click("#session button")
 	p.until(`document.activeElement.name == "token"`)
@@ -230,10 +233,10 @@ func TestTesterWebLogin(t *testing.T) {
 	}
 	p.press(adminToken, kb.Enter)
 	p.sees("shop/cart")
-	p.until(`document.querySelector("#session").innerText.startsWith("ada") && document.title.startsWith("(1) ")`) // nothing moves any more
+	p.until(`document.querySelector("#session").innerText.startsWith("ada") && document.title.startsWith("(1) ")`) // the page is fully drawn
 	p.click(`nav a[href="#/"]`)
 	p.click(approve)
-	p.until(`document.querySelector("dialog[open]") && !document.querySelector("dialog [name=actor]")`) // it is known who that is
+	p.until(`document.querySelector("dialog[open]") && !document.querySelector("dialog [name=actor]")`) // the server knows the user
 	p.click("dialog .primary")
 	p.sees("Nothing is waiting for approval.")
 	if g := r.gate("gate/shop/cart/default"); !g.Open || g.Actor != "ada" {
@@ -241,7 +244,7 @@ func TestTesterWebLogin(t *testing.T) {
 	}
 }
 
-// A token that may only look has no buttons, and the page says why.
+// TestTesterWebReadOnly checks that the page has no buttons for a read-only token, and says why.
 func TestTesterWebReadOnly(t *testing.T) {
 	t.Parallel()
 	r, _ := guarded(t)
@@ -262,7 +265,7 @@ func TestTesterWebReadOnly(t *testing.T) {
 	p.sees("You may look, not cancel.")
 }
 
-// What is refused is said in the dialog, in words.
+// TestTesterWebRefused checks that the dialog says why an action was refused.
 func TestTesterWebRefused(t *testing.T) {
 	t.Parallel()
 	r, file := guarded(t)
@@ -270,7 +273,7 @@ func TestTesterWebRefused(t *testing.T) {
 	p.open(r.url + "/ui/")
 	p.write("[name=token]", scopedToken)
 	p.click("form .primary")
-	p.click(`.pending [data-action=reject]`) // which opens a rollback switch, too
+	p.click(`.pending [data-action=reject]`) // also needs permission for the rollback switch
 	p.click("dialog .danger")
 	p.sees("You may not do this:")
 	p.until(`document.querySelector("dialog [role=alert]").offsetHeight > 0`)
@@ -283,7 +286,7 @@ func TestTesterWebRefused(t *testing.T) {
 	p.click("form .primary")
 	p.click(approve)
 	p.until(`document.querySelector("dialog[open]")`)
-	write(t, file, "tokens: [{name: other, token: other-token-0123456789}]\n") // ada may not do anything any more
+	write(t, file, "tokens: [{name: other, token: other-token-0123456789}]\n") // revokes the token of ada
 	r.token = "other-token-0123456789"
 	for status := 0; status != 200; {
 		status, _ = r.call("GET", "/api/v1/session", nil)
@@ -295,7 +298,8 @@ func TestTesterWebRefused(t *testing.T) {
 	p.until(`document.activeElement.name == "token"`)
 }
 
-// All addresses are relative: the page works below a prefix, and with a token in its path.
+// TestTesterWebPrefix checks that the page works below a path prefix and with a token in its path,
+// because all its URLs are relative.
 func TestTesterWebPrefix(t *testing.T) {
 	t.Parallel()
 	r, _ := guarded(t)
@@ -320,8 +324,8 @@ func TestTesterWebPrefix(t *testing.T) {
 	}
 }
 
-// A page that nobody looks at holds no connection, of which browsers have few,
-// and is right again when it is looked at.
+// TestTesterWebHidden checks that a hidden page closes its streams, because browsers limit
+// connections, and is up to date when it is visible again.
 func TestTesterWebHidden(t *testing.T) {
 	t.Parallel()
 	r := startTester(t)
@@ -350,10 +354,11 @@ func TestTesterWebHidden(t *testing.T) {
 	r.checks("/gate/check", asks("shop", "cart", "Waiting", "1", nil), 403)
 	hide("false")
 	p.until(`document.title.startsWith("(1)")`)
-	p.until(`document.querySelector(".output").textContent == "begun\n"`) // once
+	p.until(`document.querySelector(".output").textContent == "begun\n"`) // not duplicated
 }
 
-// When the connection breaks the page says so, and catches up when it is there again.
+// TestTesterWebReconnect checks that the page reports a broken connection, and catches up after it
+// is restored.
 func TestTesterWebReconnect(t *testing.T) {
 	t.Parallel()
 	r := startTester(t)

@@ -18,7 +18,7 @@ type bench struct {
 	keys  *keyServer
 }
 
-// The contestants.
+// These are the names of the contestants.
 const (
 	whole       = "headgate, all objects"
 	copying     = "s5cmd cp, tar cz"
@@ -26,7 +26,7 @@ const (
 	listMany    = "minio-go ListObjects, 1,000,000 keys"
 )
 
-// compete lets all take their turns.
+// compete runs all contestants in turn.
 func (b *bench) compete(ctx context.Context, runs int, only bool) error {
 	all := []contest.Contestant{b.headgate(whole, "fetch", b.store.host, bucketName), b.headgate(resolveMany, "resolve", b.keys.host, manyName)}
 	if !only {
@@ -36,7 +36,7 @@ func (b *bench) compete(ctx context.Context, runs int, only bool) error {
 	return b.Compete(ctx, runs, all)
 }
 
-// headgate is a command on a bucket at host.
+// headgate returns a contestant that runs a headgate command on a bucket at host.
 func (b *bench) headgate(name, command, host, bucket string) contest.Contestant {
 	return contest.Contestant{Name: name, Args: func(dir string) []string {
 		text := fmt.Sprintf("apiVersion: source.headgate.dev/v1\nkind: Bucket\nmetadata:\n  name: bench\nspec:\n  interval: 1m\n  timeout: 10m\n  insecure: true\n  endpoint: %s\n  bucketName: %s\n  region: %s\n"+

@@ -24,8 +24,8 @@ const (
 	manyName = "many" // the bucket of manyKeys keys
 )
 
-// serveKeys serves a bucket that has a listing alone, made up as it is
-// asked for (ListObjectsV2 of the S3 API), and writes its address to out.
+// serveKeys serves a bucket of which only the listing exists (ListObjectsV2 of
+// the S3 API). It generates each page on request, and writes its address to out.
 func serveKeys(out io.Writer) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -54,7 +54,7 @@ func answerKeys(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// page returns the page of a listing that begins with the key from.
+// page returns the page of a listing that starts at key number from.
 func page(from int, owner bool) []byte {
 	from = min(max(from, 0), manyKeys)
 	to := min(from+pageKeys, manyKeys)
@@ -100,14 +100,14 @@ func startKeys(ctx context.Context, self string) (*keyServer, error) {
 	return s, nil
 }
 
-// Close ends the server.
+// Close kills the server.
 func (s *keyServer) Close() error {
 	s.cmd.Process.Kill()
 	s.cmd.Wait()
 	return nil
 }
 
-// list lists the bucket of many keys by minio-go, and keeps nothing.
+// list lists the bucket of many keys with minio-go and discards the result.
 func list(ctx context.Context, host string) error {
 	c, err := client(host, credentials.NewStaticV4("", "", ""))
 	if err != nil {

@@ -1,11 +1,10 @@
 // Bucket compares headgate with s5cmd, tar and gzip at fetching a bucket,
-// and with minio-go's own loop at listing one, side by side on one machine in
-// one run.
+// and with minio-go's own loop at listing one, on one machine in one run.
 //
-// MinIO serves 10,000 objects of 4 KB and 200 of 5 MB on loopback, half of the
-// large ones compressible. A bucket of 1,000,000 keys is a server that makes up
-// the pages of its listing, in another process. Contestants take turns, so that
-// what else the machine does hits all of them alike; the numbers are medians.
+// MinIO serves 10,000 objects of 4 KB and 200 of 5 MB on loopback; half of the
+// large ones are compressible. A server in another process generates the listing
+// of a bucket with 1,000,000 keys. Contestants take turns, so that other load on
+// the machine affects all of them alike; the numbers are medians.
 // See docs/benchmarks.md for how to read them.
 package main
 
@@ -66,17 +65,18 @@ func run(ctx context.Context, runs int, keep string, only bool) (missed int, err
 	return b.report(os.Stdout), nil
 }
 
-// programs are the paths of what takes part.
+// programs has the paths of the programs.
 type programs struct{ self, headgate, minio, s5cmd string }
 
-// tools builds headgate of this checkout and finds the peers that .ci/servers built.
+// tools builds headgate from this checkout and finds the programs that
+// .ci/servers built.
 func tools(ctx context.Context, temp string) (p programs, err error) {
 	if p.self, err = os.Executable(); err != nil {
 		return p, err
 	}
 	p.headgate = filepath.Join(temp, "headgate")
 	cmd := exec.CommandContext(ctx, "go", "build", "-C", "..", "-trimpath", "-o", p.headgate, "./cmd/headgate")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build has it
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as in make build
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {
 		return p, fmt.Errorf("build headgate: %w", err)

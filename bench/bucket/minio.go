@@ -19,13 +19,14 @@ const (
 	region   = "us-east-1"
 )
 
-// A store is MinIO, on loopback, with the objects.
+// A store is a running MinIO on loopback.
 type store struct {
 	host string
 	cmd  *exec.Cmd
 }
 
-// serveMinIO runs MinIO over a directory and fills it, unless it is full.
+// serveMinIO starts MinIO on a directory and fills the bucket, unless that was
+// done before.
 func serveMinIO(ctx context.Context, p programs, dir string) (*store, error) {
 	data := filepath.Join(dir, "minio")
 	if err := os.MkdirAll(data, 0o755); err != nil {
@@ -65,7 +66,7 @@ func (s *store) ready() error {
 	return fmt.Errorf("MinIO does not answer at %s", s.host)
 }
 
-// fill fills the bucket, and notes it.
+// fill fills the bucket and creates the file note, unless the file exists.
 func (s *store) fill(ctx context.Context, self, note string) error {
 	if _, err := os.Stat(note); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -77,7 +78,7 @@ func (s *store) fill(ctx context.Context, self, note string) error {
 	return os.WriteFile(note, nil, 0o644)
 }
 
-// Close ends MinIO.
+// Close kills MinIO.
 func (s *store) Close() error {
 	s.cmd.Process.Kill()
 	s.cmd.Wait()

@@ -22,10 +22,10 @@ const (
 	smallSize  = 4000
 	largeSize  = 5_000_000
 	bucketName = "bench"
-	fillers    = 8 // uploads at once
+	fillers    = 8 // concurrent uploads
 )
 
-// objects yields the keys and the contents of all objects.
+// objects yields the key and the content of each object.
 func objects() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		seed := uint64(0)
@@ -45,7 +45,7 @@ func objects() iter.Seq2[string, []byte] {
 	}
 }
 
-// text returns lines that look like a manifest, and compress as one.
+// text returns lines that look like a manifest and compress like one.
 func text(seed uint64, size int) []byte {
 	words := strings.Fields("image replicas memory limits requests metadata labels container port protocol volume claim secret config annotations selector template")
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -56,19 +56,19 @@ func text(seed uint64, size int) []byte {
 	return out.Bytes()[:size]
 }
 
-// noise returns what does not compress.
+// noise returns incompressible data.
 func noise(seed uint64, size int) []byte {
 	out := make([]byte, size)
 	rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16)}).Read(out)
 	return out
 }
 
-// client returns minio-go for the server at host.
+// client returns a minio-go client for the server at host.
 func client(host string, keys *credentials.Credentials) (*minio.Client, error) {
 	return minio.New(host, &minio.Options{Creds: keys, Region: region})
 }
 
-// fill puts all objects into the bucket.
+// fill uploads all objects to the bucket.
 func fill(ctx context.Context, host string) error {
 	c, err := client(host, credentials.NewStaticV4(user, password, ""))
 	if err != nil {
@@ -88,8 +88,9 @@ func fill(ctx context.Context, host string) error {
 	return group.Wait()
 }
 
-// apart does a part of the benchmark in another process: a process that once
-// was large is the measure of those that it starts.
+// apart returns a command that runs a part of the benchmark in another process.
+// The peak memory of a child process is at least the memory of its parent, so the
+// parent must stay small.
 func apart(ctx context.Context, self string, stderr io.Writer, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Stderr = stderr

@@ -7,18 +7,20 @@ import (
 	"github.com/headgate-io/headgate/bench/contest"
 )
 
-// took returns the median of the nanoseconds that a contestant took without the
-// start of its process, negative when it took no part.
+// took returns the median time of a contestant in nanoseconds, without the start
+// of its process. It is negative if the contestant did not run.
 func (b *bench) took(name string) float64 {
 	return b.median(name, func(r result.Result) int64 { return r.Took.Nanoseconds() })
 }
 
-// peak returns the median of its memory in bytes, likewise.
+// peak returns the median peak memory of a contestant in bytes. It is negative if
+// the contestant did not run.
 func (b *bench) peak(name string) float64 {
 	return b.median(name, func(r result.Result) int64 { return r.Peak })
 }
 
-// median leaves out the first run, which is to warm up.
+// median returns the median of a number over all runs except the first, which is
+// a warm-up. It is negative if the contestant did not run.
 func (b *bench) median(name string, number func(result.Result) int64) float64 {
 	said := b.said[b.Result[name]]
 	if len(said) < 2 {
@@ -31,7 +33,7 @@ func (b *bench) median(name string, number func(result.Result) int64) float64 {
 	return float64(contest.Median(all))
 }
 
-// ratio is negative when one of the two was not measured.
+// ratio returns a/b. It is negative if one of the two was not measured.
 func ratio(a, b float64) float64 {
 	if a < 0 || b <= 0 {
 		return -1
@@ -39,11 +41,11 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// goals returns what the numbers must show.
+// goals returns the goals for the measured numbers.
 func (b *bench) goals() (all []contest.Goal) {
 	for _, i := range b.indexes {
-		limit, check := 1.0/30, 0.45           // where helm takes 2.2 s for 50 MB of YAML, a check takes 1 s
-		if strings.HasSuffix(i.name, "JSON") { // helm reads it several times as fast as YAML
+		limit, check := 1.0/30, 0.45           // helm takes 2.2 s for 50 MB of YAML, a check takes 1 s
+		if strings.HasSuffix(i.name, "JSON") { // helm reads JSON several times faster than YAML
 			limit, check = 1.0/10, 1.8
 		}
 		all = append(all,

@@ -1,10 +1,10 @@
 // Chart compares package chart/index with helm's pkg/repo at finding the
-// versions of one chart in an index, side by side on one machine in one run.
+// versions of one chart in an index, on one machine in one run.
 //
 // Indexes of 120 charts with 160 versions each, of 20 MB and 50 MB in YAML and in
-// JSON, are made up and written by helm's own package. Contestants are small
-// programs that link one of the two libraries; they take turns, so that what
-// else the machine does hits all of them alike, and the numbers are medians. See
+// JSON, are generated and written with helm's own package. Contestants are small
+// programs that link one of the two libraries. They take turns, so that other
+// load on the machine affects all of them alike; the numbers are medians. See
 // docs/benchmarks.md for how to read them.
 package main
 
@@ -61,18 +61,18 @@ type bench struct {
 	bin     string
 	indexes []index
 	said    map[*contest.Result][]result.Result
-	err     error // of a note
+	err     error // error of note
 }
 
-// build makes the contestants.
+// build builds the contestants.
 func (b *bench) build(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", b.bin+"/", "./chart/entries", "./chart/helm")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build has it
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as in make build
 	cmd.Stderr = os.Stderr
 	return cmd.Run()
 }
 
-// make writes the indexes, unless they are kept.
+// make generates the indexes that do not exist in keep.
 func (b *bench) make(ctx context.Context, keep string) error {
 	if err := os.MkdirAll(keep, 0o755); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (b *bench) make(ctx context.Context, keep string) error {
 	return nil
 }
 
-// How contestants are called, before the name of the index.
+// These are the names of the contestants, followed by the name of the index.
 const (
 	ours   = "chart/index, "
 	checks = "chart/index Check, "
@@ -103,7 +103,7 @@ const (
 
 const asked = "chart-077"
 
-// contestants returns who takes part, in the order in which they take turns.
+// contestants returns the contestants in the order of their turns.
 func (b *bench) contestants(only bool) (all []contest.Contestant) {
 	for _, i := range b.indexes {
 		all = append(all, b.reader(ours+i.name, "entries", i.path, asked), b.reader(checks+i.name, "entries", i.path))
@@ -118,7 +118,7 @@ func (b *bench) reader(name, program string, args ...string) contest.Contestant 
 	return contest.Contestant{Name: name, Args: func(string) []string { return append([]string{filepath.Join(b.bin, program)}, args...) }}
 }
 
-// note reads what a contestant says of itself.
+// note reads the result that a contestant wrote.
 func (b *bench) note(r *contest.Result) {
 	said, err := result.Read(r.Output)
 	if err == nil && said.Versions != 160 {

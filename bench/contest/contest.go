@@ -1,5 +1,5 @@
-// Package contest lets programs take turns at a piece of work, side by side on
-// one machine, and compares what they need for it.
+// Package contest runs programs for the same work in turn, on one machine, and compares their
+// resource usage.
 package contest
 
 import (
@@ -16,23 +16,23 @@ import (
 // A Contestant is one way to do the work.
 type Contestant struct {
 	Name string
-	Args func(dir string) []string // the command, which may use the empty directory dir and runs in it
+	Args func(dir string) []string // the command, which runs in the empty directory dir
 }
 
-// Shell is a contestant that runs a script.
+// Shell returns a contestant that runs a shell script.
 func Shell(name, script string) Contestant {
 	return Contestant{name, func(string) []string { return []string{"sh", "-ec", script} }}
 }
 
-// A Result holds what a contestant needed in each run, the first one to warm up aside.
+// A Result holds the resource usage of a contestant in each run after the warm-up.
 type Result struct {
 	Wall   []time.Duration
-	CPU    []time.Duration // user and system, descendants included
-	Peak   []int64         // bytes of the largest process
+	CPU    []time.Duration // user and system, including descendants
+	Peak   []int64         // peak bytes of the largest process
 	Output string          // directory of the last run
 }
 
-// Median returns the middle one of values, 0 when there are none.
+// Median returns the median of values, or 0 if there are none.
 func Median[T int64 | float64 | time.Duration](values []T) (middle T) {
 	if len(values) > 0 {
 		middle = slices.Sorted(slices.Values(values))[len(values)/2]
@@ -40,16 +40,16 @@ func Median[T int64 | float64 | time.Duration](values []T) (middle T) {
 	return middle
 }
 
-// A Contest collects results.
+// A Contest runs contestants and collects their results.
 type Contest struct {
-	Temp   string             // where contestants work
+	Temp   string             // directory for the output of contestants
 	Env    []string           // their environment
 	After  func(*Result)      // called after each run; may be nil
-	Order  []string           // names, as they came first
+	Order  []string           // names in the order of their first runs
 	Result map[string]*Result // by name
 }
 
-// Compete lets the contestants take turns: once to warm up, then runs times against the clock.
+// Compete runs the contestants in turn: once as a warm-up, then runs times with measurement.
 func (c *Contest) Compete(ctx context.Context, runs int, all []Contestant) error {
 	if c.Result == nil {
 		c.Result = map[string]*Result{}

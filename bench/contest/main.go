@@ -8,15 +8,15 @@ import (
 	"os/signal"
 )
 
-// Options are the flags that all benchmarks have.
+// Options are the common flags of the benchmarks.
 type Options struct {
 	Runs int    // of each contestant
-	Keep string // a directory for what is made once, "" for none
-	Only bool   // measure headgate alone
+	Keep string // directory for generated files to reuse, or ""
+	Only bool   // measure only headgate
 }
 
-// Main parses the flags and does a benchmark, which says how many goals it
-// missed. what is what it keeps.
+// Main parses the flags and calls run, which returns the number of missed goals.
+// The text what names the files that -dir keeps.
 func Main(what string, run func(context.Context, Options) (missed int, err error)) {
 	var o Options
 	flag.IntVar(&o.Runs, "n", 5, "`runs` of each contestant")

@@ -8,15 +8,15 @@ import (
 	"text/tabwriter"
 )
 
-// A Goal is a number that must not be exceeded.
+// A Goal is an upper limit for a number.
 type Goal struct {
 	What   string
-	Number float64 // negative when it was not measured
+	Number float64 // negative if it was not measured
 	Limit  float64
 	Unit   string // "" for a ratio
 }
 
-// Judge prints what became of goals and returns how many were missed.
+// Judge prints whether the goals were reached and returns how many were missed.
 func Judge(out io.Writer, goals []Goal) (missed int) {
 	for _, g := range goals {
 		verdict, number, unit := "reached", fmt.Sprintf("%.3f", g.Number), g.Unit
@@ -35,7 +35,8 @@ func Judge(out io.Writer, goals []Goal) (missed int) {
 	return missed
 }
 
-// Wall returns the wall time of one contestant against another's, negative when it was not measured.
+// Wall returns the wall time of contestant a divided by that of b. It is negative if one of the two
+// was not measured.
 func (c *Contest) Wall(a, b string) float64 {
 	if c.Result[a] == nil || c.Result[b] == nil {
 		return -1
@@ -43,7 +44,7 @@ func (c *Contest) Wall(a, b string) float64 {
 	return float64(Median(c.Result[a].Wall)) / float64(Median(c.Result[b].Wall))
 }
 
-// Peak is the goal that a contestant needs at most so many MB.
+// Peak returns the goal that the peak memory of a contestant is at most limit MB.
 func (c *Contest) Peak(name string, limit float64) Goal {
 	g := Goal{"peak memory, " + name, -1, limit, "MB"}
 	if peak := Median(c.Result[name].Peak); peak > 0 {
@@ -52,7 +53,7 @@ func (c *Contest) Peak(name string, limit float64) Goal {
 	return g
 }
 
-// Print prints what machine this is, and all results.
+// Print prints a description of the machine and all results.
 func (c *Contest) Print(out io.Writer) {
 	fmt.Fprintf(out, "%s/%s, %d CPUs, %s; medians of %d runs\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), len(c.Result[c.Order[0]].Wall))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -1,10 +1,9 @@
-// Flux makes an artifact the way the reference implementation does: its own
-// client with a shallow clone into disk storage, and its own archiver. It is a
-// program of its own so that its memory is measured alone.
+// Flux makes an artifact like the reference implementation: with its client, a shallow clone to
+// disk, and its archiver. It is a separate program, so that its memory can be measured alone.
 //
 //	flux URL KIND REF DIR
 //
-// KIND is branch, tag, semver, name or commit. The path of the artifact below DIR is printed.
+// KIND is branch, tag, semver, name or commit. Flux prints the path of the artifact below DIR.
 package main
 
 import (
@@ -44,7 +43,8 @@ func strategy(kind, ref string) repository.CheckoutStrategy {
 	return s
 }
 
-// fetch does what the reconciler of a GitRepository does between a changed revision and a stored artifact.
+// fetch performs the steps of the GitRepository reconciler from a changed revision to a stored
+// artifact, and returns the path of the artifact.
 func fetch(ctx context.Context, from string, at repository.CheckoutStrategy, dir string) (string, error) {
 	u, err := url.Parse(from)
 	if err != nil {

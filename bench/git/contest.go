@@ -13,12 +13,12 @@ import (
 type bench struct {
 	contest.Contest
 	bin     string
-	url     string // of the server
+	url     string // base URL of the server
 	repos   map[string]repo
-	missing string // a contestant that cannot run here, and why
+	missing string // a contestant that cannot run on this machine, with the reason
 }
 
-// The contestants that others are compared with.
+// These are the names of the contestants in the goals.
 const (
 	branch       = "headgate branch"
 	branchOfTags = "headgate branch, 500 tags"
@@ -30,7 +30,7 @@ const (
 // refs are the other ways to name the tip of the branch.
 var refs = []string{"tag", "semver", "pull request", "commit"}
 
-// contestants returns who takes part, in the order in which they take turns.
+// contestants returns the contestants in the order of their turns.
 func (b *bench) contestants(only bool) []contest.Contestant {
 	all := []contest.Contestant{b.headgate(branch, "plain", "branch: main"), b.headgate(branchOfTags, "tags", "branch: main")}
 	for i, ref := range []string{"tag: v2.0.0", `semver: ">=1.0.0"`, "name: refs/pull/1/head", "commit: " + b.repos["tags"].commit} {
@@ -53,7 +53,8 @@ func (b *bench) contestants(only bool) []contest.Contestant {
 
 func (b *bench) at(repo string) string { return b.url + "/" + b.repos[repo].name }
 
-// headgate is the command, given a manifest with a ref and an empty store.
+// headgate returns a contestant that fetches a ref with headgate into an empty
+// store.
 func (b *bench) headgate(name, repo, ref string) contest.Contestant {
 	return contest.Contestant{Name: name, Args: func(dir string) []string {
 		manifest := filepath.Join(dir, "manifest.yaml")

@@ -1,9 +1,9 @@
-// Git compares headgate with other ways to make an archive of a commit of a
-// remote repository, side by side on one machine in one run.
+// Git compares headgate with other ways to archive a commit of a remote
+// repository, on one machine in one run.
 //
 // The repository is made from the source of the Go distribution, with nine
 // commits and 500 tags, and served on loopback by git http-backend. Contestants
-// take turns, so that what else the machine does hits all of them alike; the
+// take turns, so that other load on the machine affects all of them alike; the
 // numbers are medians. See docs/benchmarks.md for how to read them.
 package main
 
@@ -53,7 +53,7 @@ func run(ctx context.Context, runs int, keep string, only bool) (missed int, err
 	return b.report(os.Stdout), nil
 }
 
-// build makes headgate of this checkout and the reference's own path.
+// build builds headgate from this checkout, and the program for the reference.
 func build(ctx context.Context, bin string) error {
 	for _, args := range [][]string{
 		{"build", "-C", "..", "-trimpath", "-o", filepath.Join(bin, "headgate"), "./cmd/headgate"},

@@ -15,16 +15,17 @@ import (
 const (
 	commits  = 9
 	tags     = 500
-	everyNth = 50 // file is changed by each commit after the first
+	everyNth = 50 // each later commit changes every nth file
 )
 
-// A repo is a repository of the benchmark; several ways to name one tree lead to it.
+// A repo is a repository of the benchmark. Several refs name the same tree.
 type repo struct {
 	name   string // file name below the served directory
 	commit string // the tip of main
 }
 
-// env is the environment of git: no configuration of the machine.
+// env returns the environment of git, which excludes the configuration of the
+// machine.
 func env() []string {
 	return append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
 }
@@ -39,8 +40,8 @@ func git(ctx context.Context, dir string, in io.Reader, args ...string) (string,
 	return strings.TrimSpace(string(out)), nil
 }
 
-// repositories makes plain.git and tags.git, the same with 500 tags and a pull
-// request, as far as they are missing.
+// repositories creates plain.git, and tags.git with 500 tags and a pull request,
+// unless they exist.
 func repositories(ctx context.Context, dir string) (map[string]repo, error) {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -84,7 +85,7 @@ func makeRepo(ctx context.Context, path, src string, tagged bool) error {
 	return os.Rename(unfinished, path)
 }
 
-// export writes the history for git fast-import.
+// export writes the history as input of git fast-import.
 func export(out io.Writer, src string, tagged bool) error {
 	w := bufio.NewWriterSize(out, 1<<20)
 	for n := range commits {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// serve serves a folder of repositories by git http-backend on loopback.
+// serve serves a directory of repositories on loopback with git http-backend.
 func serve(dir string) (*httptest.Server, error) {
 	out, err := exec.Command("git", "--exec-path").Output()
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 
 const module = "github.com/headgate-io/headgate"
 
-// A function is a declaration or a literal, by the place where its body begins.
+// A function is a function declaration or literal, identified by the position of its body.
 type function struct {
-	file string // in the module
+	file string // path in the module
 	line int
-	name string // of a literal, that of the declaration around it and a star
+	name string // for a literal, the name of the enclosing declaration and a star
 }
 
 func (f function) String() string { return fmt.Sprintf("%s:%d %s", f.file, f.line, f.name) }
@@ -29,13 +29,14 @@ func (p position) before(q position) bool {
 	return p.line < q.line || p.line == q.line && p.column < q.column
 }
 
-// A body is where a function's statements are.
+// A body is the range of a function's statements.
 type body struct {
 	function
 	from, to position
 }
 
-// covered returns the functions that have an executed block of statements of their own in a coverage profile.
+// covered returns the functions with at least one executed block of their own statements in a
+// coverage profile.
 func covered(profile string) (map[function]bool, error) {
 	in, err := os.Open(profile)
 	if err != nil {
@@ -47,7 +48,7 @@ func covered(profile string) (map[function]bool, error) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		path, block, found := strings.Cut(lines.Text(), ".go:")
 		if !found {
-			continue // the mode
+			continue // the line with the mode
 		}
 		var from, to position
 		var statements, count int
@@ -63,7 +64,7 @@ func covered(profile string) (map[function]bool, error) {
 				return nil, err
 			}
 		}
-		// Literals come after what they are in: the last match is the innermost.
+		// A literal comes after its enclosing function, so the last match is the innermost.
 		var innermost *body
 		for i, b := range bodies[file] {
 			if !from.before(b.from) && from.before(b.to) {

@@ -1,6 +1,7 @@
-// Journeys builds the command with coverage, runs the shortest ways through it, and prints how many functions of this module each executes and in how many files,
-// without those that `headgate version` executes too. Function literals count as functions.
-// It compares each number with its bound; with -check a missed bound is a failure. See docs/benchmarks.md.
+// Journeys builds the command with coverage, runs its shortest use cases, and prints for each how
+// many functions of this module it executes and in how many files. Functions that `headgate
+// version` executes too are not counted. Function literals count as functions. Each number is
+// compared with its bound; with -check an exceeded bound is a failure. See docs/benchmarks.md.
 package main
 
 import (
@@ -31,10 +32,11 @@ func main() {
 	}
 }
 
-// A journey is one use of the command. do runs it with the coverage data going to the directory cover.
+// A journey is one use of the command. The function do runs it and writes the coverage data to the
+// directory cover.
 type journey struct {
 	name, title      string
-	functions, files int // bounds
+	functions, files int // upper bounds
 	do               func(ctx context.Context, l *workspace, cover string) error
 }
 
@@ -56,7 +58,7 @@ var journeys = []journey{
 	}},
 }
 
-// A workspace is the command built with coverage and what it is run on.
+// A workspace has the command, built with coverage, and its input.
 type workspace struct {
 	dir      string
 	command  string
@@ -120,7 +122,8 @@ func run(ctx context.Context, check bool, list string) error {
 	return nil
 }
 
-// origin serves a repository of two files over HTTP and writes a GitRepository of it.
+// origin serves a repository with two files over HTTP and writes the document of a GitRepository
+// for it.
 func (l *workspace) origin(ctx context.Context) (*httptest.Server, error) {
 	tree, bare := filepath.Join(l.dir, "tree"), filepath.Join(l.dir, "origin", "app.git")
 	if err := os.MkdirAll(tree, 0o777); err != nil {
@@ -156,7 +159,7 @@ func (l *workspace) fetchArgs() []string {
 	return []string{"fetch", "-f", l.document, "--store", filepath.Join(l.dir, "store"), "--cache-size", "0"}
 }
 
-// headgate prepares the command without the settings of this environment.
+// headgate returns a command with a minimal environment.
 func (l *workspace) headgate(ctx context.Context, cover string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, l.command, args...)
 	cmd.Dir = l.dir
@@ -164,7 +167,7 @@ func (l *workspace) headgate(ctx context.Context, cover string, args ...string) 
 	return cmd
 }
 
-// tester starts a test runner, posts one request, and ends it.
+// tester starts a test runner, posts one request and checks the status, and stops the test runner.
 func (l *workspace) tester(ctx context.Context, cover, path, body string, want int) error {
 	return l.server(ctx, cover, "serving webhooks at ", func(url string) error {
 		resp, err := http.Post(url+path, "application/json", strings.NewReader(body))
@@ -179,7 +182,8 @@ func (l *workspace) tester(ctx context.Context, cover, path, body string, want i
 	}, "tester", "--addr", "127.0.0.1:0", "--state", filepath.Join(l.dir, "state"+strings.ReplaceAll(path, "/", "-")))
 }
 
-// server runs a server until it prints a line with the words, calls do with what follows them, and ends the server.
+// server runs a server until it prints a line with words, calls do with the text after them, and
+// terminates the server.
 func (l *workspace) server(ctx context.Context, cover, words string, do func(string) error, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -208,7 +212,7 @@ func (l *workspace) server(ctx context.Context, cover, words string, do func(str
 	return nil
 }
 
-// executed returns the functions that a use of the command executes.
+// executed returns the functions that one use of the command executes.
 func (l *workspace) executed(ctx context.Context, name string, do func(context.Context, *workspace, string) error) (map[function]bool, error) {
 	cover := filepath.Join(l.dir, "cover-"+name)
 	if err := os.Mkdir(cover, 0o777); err != nil {
@@ -224,7 +228,7 @@ func (l *workspace) executed(ctx context.Context, name string, do func(context.C
 	return covered(profile)
 }
 
-// output runs a command whose output matters only if it fails.
+// output runs a command. If it fails, the error contains its output.
 func output(cmd *exec.Cmd) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)

@@ -15,7 +15,7 @@ type bench struct {
 	layers []stored
 }
 
-// How contestants are called, before the name of the layer.
+// These are the names of the contestants, followed by the name of the layer.
 const (
 	ourCopy    = "headgate copy, "
 	ourExtract = "headgate extract, "
@@ -23,7 +23,7 @@ const (
 	craneTar   = "crane blob, tar x, tar cz, "
 )
 
-// contestants returns who takes part, in the order in which they take turns.
+// contestants returns the contestants in the order of their turns.
 func (b *bench) contestants(only bool) (all []contest.Contestant) {
 	for _, l := range b.layers {
 		all = append(all, b.headgate(ourCopy+l.name, l, "copy"), b.headgate(ourExtract+l.name, l, "extract"))
@@ -37,7 +37,8 @@ func (b *bench) contestants(only bool) (all []contest.Contestant) {
 	return all
 }
 
-// headgate is the command, given a manifest and an empty store.
+// headgate returns a contestant that fetches a layer with headgate into an empty
+// store.
 func (b *bench) headgate(name string, l stored, operation string) contest.Contestant {
 	return contest.Contestant{Name: name, Args: func(dir string) []string {
 		manifest := filepath.Join(dir, "manifest.yaml")
@@ -49,7 +50,7 @@ func (b *bench) headgate(name string, l stored, operation string) contest.Contes
 	}}
 }
 
-// goals returns what the numbers must show.
+// goals returns the goals for the measured numbers.
 func (b *bench) goals() (all []contest.Goal) {
 	for _, l := range b.layers {
 		all = append(all,

@@ -19,19 +19,20 @@ import (
 
 const (
 	layerSize = 200 << 20 // of the compressed layer
-	noisy     = 4         // of as many files one is noise, which does not compress
-	mark      = 16 << 10  // about how many bytes of text there are from one line that tells a copy to the next
+	noisy     = 4         // one of so many files is incompressible noise
+	mark      = 16 << 10  // bytes of text, about, between two lines that are unique to a copy
 )
 
-// A layerKind says what a layer holds: text and noise, until it has its size.
+// A layerKind describes the content of a layer, which has text and noise up to
+// its size.
 type layerKind struct {
 	name string
-	join int64 // bytes of the source's files that make one; 0 takes each as it is
+	join int64 // bytes of source files that form one file; 0 keeps each file
 }
 
 var layers = []layerKind{{"many small files", 0}, {"a few large files", 32 << 20}}
 
-// layerTo writes the layer of that name to out.
+// layerTo writes the layer called name to out.
 func layerTo(out io.Writer, name string) error {
 	for _, kind := range layers {
 		if kind.name != name {
@@ -43,8 +44,8 @@ func layerTo(out io.Writer, name string) error {
 	return fmt.Errorf("there is no layer of %s", name)
 }
 
-// makeApart runs layerTo in another process: a process that once was large is
-// the measure of those that it starts.
+// makeApart runs layerTo in another process. The peak memory of a child process
+// is at least the memory of its parent, so the parent must stay small.
 func makeApart(ctx context.Context, out io.Writer, name string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -65,11 +66,11 @@ type layerWriter struct {
 	joined bytes.Buffer // text of a large file
 }
 
-// errFull ends a layer.
+// errFull ends the generation of a layer.
 var errFull = errors.New("the layer has its size")
 
-// makeLayer writes a gzip-compressed layer to out: the files of src, again and
-// again, each time with other lines among them, and noise.
+// makeLayer writes a gzip-compressed layer to out: repeated copies of the files
+// of src, each with unique lines, and noise.
 func makeLayer(ctx context.Context, out io.Writer, kind layerKind) error {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -88,7 +89,7 @@ func makeLayer(ctx context.Context, out io.Writer, kind layerKind) error {
 	return errors.Join(m.tar.Close(), z.Close())
 }
 
-// copy adds the files of src once more.
+// copy adds copy n of the files of src.
 func (m *layerWriter) copy(src string, n int) error {
 	return filepath.WalkDir(src, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -106,7 +107,7 @@ func (m *layerWriter) copy(src string, n int) error {
 	})
 }
 
-// marked returns text with lines that no other copy of it has.
+// marked returns text with additional lines that are unique to copy n.
 func marked(text []byte, n int) []byte {
 	out := fmt.Appendf(nil, "// copy %d\n", n)
 	for since, line := 0, []byte(nil); len(text) > 0; {
@@ -123,7 +124,8 @@ func marked(text []byte, n int) []byte {
 	return out
 }
 
-// text adds a file, or a part of a large one, and noise in its turn.
+// text adds a file, or collects it for a large one, and adds noise after every
+// few files.
 func (m *layerWriter) text(name string, data []byte) error {
 	if m.kind.join > 0 {
 		m.joined.Write(data)
@@ -156,7 +158,7 @@ func (m *layerWriter) add(name string, data []byte) error {
 	return err
 }
 
-// A counter counts what is written through it.
+// A counter counts the bytes written through it.
 type counter struct {
 	w io.Writer
 	n int64

@@ -1,11 +1,11 @@
 // Oci compares headgate with crane, tar and gzip at fetching a layer from a
-// registry, side by side on one machine in one run.
+// registry, on one machine in one run.
 //
-// Two layers of 200 MB, as the registry holds them, are made from the source of
-// the Go distribution and from noise, which stands for images and programs, and
-// served on loopback by the distribution registry. Contestants take turns, so
-// that what else the machine does hits all of them alike; the numbers are
-// medians. See docs/benchmarks.md for how to read them.
+// Two layers of 200 MB compressed size are made from the source of the Go
+// distribution and from noise, which represents images and programs, and served
+// on loopback by the distribution registry. Contestants take turns, so that
+// other load on the machine affects all of them alike; the numbers are medians.
+// See docs/benchmarks.md for how to read them.
 package main
 
 import (
@@ -62,13 +62,13 @@ func run(ctx context.Context, runs int, keep string, only bool) (missed int, err
 	return b.report(os.Stdout), nil
 }
 
-// The peers.
+// These are the other programs.
 const (
 	registryProgram = "github.com/distribution/distribution/v3/cmd/registry@v3.1.2"
 	craneProgram    = "github.com/google/go-containerregistry/cmd/crane@v0.22.1"
 )
 
-// build makes headgate of this checkout and the peers.
+// build builds headgate from this checkout, and the other programs.
 func build(ctx context.Context, bin string) error {
 	for _, args := range [][]string{
 		{"build", "-C", "..", "-trimpath", "-o", filepath.Join(bin, "headgate"), "./cmd/headgate"},
@@ -76,7 +76,7 @@ func build(ctx context.Context, bin string) error {
 		{"install", "-trimpath", craneProgram},
 	} {
 		cmd := exec.CommandContext(ctx, "go", args...)
-		cmd.Env = append(os.Environ(), "GOBIN="+bin, "CGO_ENABLED=0") // as make build has it
+		cmd.Env = append(os.Environ(), "GOBIN="+bin, "CGO_ENABLED=0") // as in make build
 		cmd.Stderr = os.Stderr
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("go %s %s: %w", args[0], args[len(args)-1], err)

@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// A server is the distribution registry, on loopback.
+// A server is a running distribution registry on loopback.
 type server struct {
 	host string
 	dir  string
 	cmd  *exec.Cmd
 }
 
-// A stored layer is one that the registry has.
+// A stored is a layer in the registry.
 type stored struct {
 	name   string
 	repo   string
@@ -32,7 +32,7 @@ type stored struct {
 	Size   int64
 }
 
-// serve runs the registry over a directory.
+// serve starts the registry on a directory and waits until it answers.
 func serve(ctx context.Context, bin, dir string) (*server, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -64,14 +64,14 @@ func serve(ctx context.Context, bin, dir string) (*server, error) {
 	return nil, fmt.Errorf("the registry does not answer at %s", s.host)
 }
 
-// Close ends the registry.
+// Close kills the registry.
 func (s *server) Close() error {
 	s.cmd.Process.Kill()
 	s.cmd.Wait()
 	return nil
 }
 
-// layer pushes a layer, unless the registry has it, and the manifest that holds it.
+// layer pushes a layer and its manifest, unless the registry has them.
 func (s *server) layer(ctx context.Context, kind layerKind) (stored, error) {
 	repo := strings.ReplaceAll(kind.name, " ", "-")
 	note := filepath.Join(s.dir, repo+".json")
@@ -135,7 +135,7 @@ func (s *server) pushBlob(ctx context.Context, repo, digest string, content io.R
 	return err
 }
 
-// ask sends a request and returns where its answer points to.
+// ask sends a request and returns the Location of the response.
 func (s *server) ask(ctx context.Context, method, to, kind string, content io.Reader, size int64) (*url.URL, error) {
 	r, err := http.NewRequestWithContext(ctx, method, to, content)
 	if err != nil {

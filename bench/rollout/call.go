@@ -20,20 +20,20 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// The ways to call.
+// These are the ways to call a webhook.
 const (
 	shared   = "shared"   // one Caller
 	anew     = "anew"     // a client for each call, closed after it
-	forsaken = "forsaken" // a client for each call, never closed: so the reference does
+	forsaken = "forsaken" // a client for each call, never closed, as in the reference
 )
 
-// A contestantReport is what a contestant prints about its calls.
+// A contestantReport holds the measurements of a contestant.
 type contestantReport struct {
 	Calls      int
-	Took       time.Duration // all of them
-	Opened     int           // connections, in all
-	Left       int           // of them, when all was done
-	Goroutines int           // left likewise
+	Took       time.Duration // time of all calls
+	Opened     int           // number of opened connections
+	Left       int           // connections still open at the end
+	Goroutines int           // goroutines left at the end
 }
 
 const saidFile = "said.json"
@@ -51,8 +51,9 @@ var payload = rollout.Payload{
 	Metadata: map[string]string{"type": "cmd", "cmd": "hey -z 1m -q 10 -c 2 http://podinfo-canary.test:9898/"},
 }
 
-// call is the process of a contestant, which calls one time after the other. Its
-// arguments are the way, the URL, how often, and the URL that tells of connections.
+// call is the main function of a contestant, which makes its calls sequentially.
+// Its arguments are the way, the URL, the number of calls, and the URL for the
+// numbers of connections.
 func call(ctx context.Context, args []string) error {
 	way, url := args[0], args[1]
 	times, err := strconv.Atoi(args[2])
@@ -76,7 +77,7 @@ func call(ctx context.Context, args []string) error {
 	}
 	s := contestantReport{Calls: times, Took: time.Since(start)}
 	caller.Close()
-	for range 100 { // what was closed ends by itself
+	for range 100 { // closed connections end asynchronously
 		s.Goroutines = runtime.NumGoroutine() - before
 		if s.Opened, s.Left, err = connections(args[3]); err != nil {
 			return err
@@ -93,7 +94,8 @@ func call(ctx context.Context, args []string) error {
 	return os.WriteFile(saidFile, text, 0o600)
 }
 
-// postAnew posts as the reference does, with a client of its own.
+// postAnew posts with a new client, as the reference does. If end is set, it
+// closes the client's connections.
 func postAnew(ctx context.Context, url string, end bool) error {
 	body, err := json.Marshal(payload)
 	if err != nil {
@@ -102,7 +104,7 @@ func postAnew(ctx context.Context, url string, end bool) error {
 	client := retryablehttp.NewClient()
 	client.RetryMax, client.Logger = 0, nil
 	client.HTTPClient.Timeout = 10 * time.Second
-	if strings.HasPrefix(url, "https:") { // disableTLS; other webhooks have the transport that the client comes with
+	if strings.HasPrefix(url, "https:") { // as for disableTLS; other webhooks use the client's default transport
 		client.HTTPClient.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	}
 	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
@@ -127,7 +129,8 @@ func postAnew(ctx context.Context, url string, end bool) error {
 	return nil
 }
 
-// connections asks how many were opened and how many are open. It leaves no goroutine.
+// connections returns how many connections were opened and how many are open. It
+// leaves no goroutines.
 func connections(url string) (opened, open int, err error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	resp, err := client.Get(url)

@@ -1,12 +1,12 @@
-// Rollout compares calling webhooks by one rollout.Caller with a client built
-// anew for each call, as the reference does, side by side on one machine in one
-// run: over HTTP, and over TLS whose certificates are not verified.
+// Rollout compares webhook calls through one rollout.Caller with a new client
+// for each call, as in the reference, on one machine in one run: over HTTP, and
+// over TLS without verification of certificates.
 //
-// Each contestant is a process that makes 10,000 calls, one after the other, to a
-// server on loopback, which is another, does little, and counts connections. The
-// clients of the reference are never closed and make 1,000. They take turns, so that what
-// else the machine does hits all of them alike, and the numbers are medians. See
-// docs/benchmarks.md for how to read them.
+// Each contestant is a process that makes 10,000 sequential calls to a server on
+// loopback in another process, which does little and counts connections. The
+// clients of the reference are never closed, and make 1,000 calls. Contestants
+// take turns, so that other load on the machine affects all of them alike; the
+// numbers are medians. See docs/benchmarks.md for how to read them.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 
 const (
 	calls = 10_000
-	few   = 1000 // calls with clients that are never closed, each of which is a connection that stays
+	few   = 1000 // calls with clients that are never closed: each leaves an open connection
 )
 
 func main() {
@@ -44,12 +44,12 @@ type bench struct {
 	err  error
 }
 
-// limits are the most of the time of a client that is built for each call and
-// closed after it that a shared one may take. Without TLS the exchange itself is
-// about a fifth of that time.
+// limits are the maximum ratios of the time of a shared client to that of a new client for each
+// call, which is closed after it. Without TLS the exchange itself takes about a fifth of the
+// latter.
 var limits = map[string]float64{"HTTP": 1.0 / 3, "TLS": 1.0 / 5}
 
-// How the server is reached.
+// ways are the protocols to reach the server.
 var ways = []string{"HTTP", "TLS"}
 
 const (
@@ -97,15 +97,15 @@ func run(ctx context.Context, o contest.Options) (missed int, err error) {
 	return b.report(os.Stdout), b.err
 }
 
-// note reads what a contestant says of itself.
+// note reads the report of a contestant.
 func (b *bench) note(r *contest.Result) {
 	s, err := readSaid(r.Output)
 	b.err = errors.Join(b.err, err)
 	b.said[r] = append(b.said[r], s)
 }
 
-// median of what a contestant said after the first run, which is to warm up;
-// negative when it took no part.
+// median returns the median of a number in the reports after the first, which is a warm-up. It is
+// negative if the contestant did not run.
 func (b *bench) median(name string, number func(contestantReport) float64) float64 {
 	all := b.said[b.Result[name]]
 	if len(all) < 2 {
@@ -119,7 +119,8 @@ func (b *bench) median(name string, number func(contestantReport) float64) float
 	return numbers[len(numbers)/2]
 }
 
-// most is the highest of all runs, likewise.
+// most returns the maximum of a number in all reports. It is negative if the contestant did not
+// run.
 func (b *bench) most(name string, number func(contestantReport) float64) float64 {
 	most := -1.0
 	for _, s := range b.said[b.Result[name]] {
@@ -157,7 +158,7 @@ func (b *bench) report(out io.Writer) (missed int) {
 	return contest.Judge(out, goals)
 }
 
-// ratio is negative when one of the two was not measured.
+// ratio returns a/b. It is negative if one of the two was not measured.
 func ratio(a, b float64) float64 {
 	if a < 0 || b <= 0 {
 		return -1

@@ -13,19 +13,19 @@ import (
 	"sync"
 )
 
-// A server answers webhooks, with as little work as it can, since it is clients
-// that are measured, and counts its connections.
+// A server answers webhooks and counts its connections. It does as little work as
+// possible, because the benchmark measures clients.
 type server struct {
 	url     string // of the webhook
-	tallies string // the URL that tells the numbers of connections
+	tallies string // URL of the numbers of connections
 
 	mu           sync.Mutex
-	ended        *sync.Cond // a connection
+	ended        *sync.Cond // signals the end of a connection
 	opened, open int
 	stop         []func()
 }
 
-// serve runs a server, with TLS or without, until its close.
+// serve starts a server, with TLS if secure is set. It runs until close.
 func serve(secure bool) (*server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,7 +40,7 @@ func serve(secure bool) (*server, error) {
 	}))
 	s.stop = []func(){tallies.Close, func() { l.Close() }}
 	if secure {
-		tallies.StartTLS() // which makes a certificate
+		tallies.StartTLS() // creates the certificate
 		l = tls.NewListener(l, &tls.Config{Certificates: tallies.TLS.Certificates})
 		s.url = "https" + s.url[len("http"):]
 	} else {
@@ -62,7 +62,8 @@ func serve(secure bool) (*server, error) {
 
 var passed = []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 6\r\n\r\npassed")
 
-// answer answers requests with a Content-Length until the client ends the connection.
+// answer answers requests with a Content-Length until the client closes the
+// connection.
 func (s *server) answer(conn net.Conn) {
 	defer s.count(-1)
 	defer conn.Close()
@@ -98,7 +99,7 @@ func (s *server) count(n int) {
 	s.ended.Broadcast()
 }
 
-// reset begins to count anew when the connections of the contestant before have ended.
+// reset waits until all connections have ended and resets the counters.
 func (s *server) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,22 +28,22 @@ import (
 const (
 	artifactBytes = 30 << 20
 	downloaders   = 64
-	turn          = 2 * time.Second // of each contestant, in a round
-	leastShare    = 0.8             // of what nginx sends
+	turn          = 2 * time.Second // of each server, in a round
+	leastShare    = 0.8             // of the throughput of nginx
 )
 
-// storeEnv is where the child finds its store.
+// storeEnv is the variable with the directory of the child's store.
 const storeEnv = "HEADGATE_BENCH_STORE"
 
-// A site serves the artifact.
+// A site is a server of the artifact.
 type site struct {
 	name, addr string
 	stop       func() error
-	rates      []float64 // bytes a second, of each turn
+	rates      []float64 // bytes per second in each turn
 }
 
-// artifactRow has 64 clients download an artifact of 30 MiB from headgate and
-// from nginx, which take turns; each is processes of its own.
+// artifactRow compares the throughput of headgate and nginx, each in its own
+// processes: 64 clients download an artifact of 30 MiB from each in turn.
 func artifactRow(ctx context.Context, o contest.Options) (missed int, err error) {
 	temp, err := os.MkdirTemp("", "headgate-bench-")
 	if err != nil {
@@ -80,7 +80,7 @@ func artifactRow(ctx context.Context, o contest.Options) (missed int, err error)
 	return reportSites(sites), nil
 }
 
-// storeArtifact makes a store with an artifact that cannot be compressed.
+// storeArtifact creates a store with an incompressible artifact.
 func storeArtifact(ctx context.Context, dir string) (artifact.Artifact, error) {
 	s, err := artifact.OpenStore(artifact.StoreConfig{Dir: filepath.Join(dir, "store")})
 	if err != nil {
@@ -109,7 +109,7 @@ func startSites(ctx context.Context, temp string, only bool) (sites []*site, err
 	return sites, err
 }
 
-// startOurs starts this program as the server of the store.
+// startOurs starts this program as a server of the store.
 func startOurs(ctx context.Context, temp string) (*site, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -132,7 +132,7 @@ func startOurs(ctx context.Context, temp string) (*site, error) {
 	return s, nil
 }
 
-// artifactServer serves a store as headgate serve does, until it is told to end.
+// artifactServer serves a store like headgate serve until it receives SIGTERM.
 func artifactServer() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -175,7 +175,7 @@ func startNginx(ctx context.Context, temp string) (*site, error) {
 			return nil, fmt.Errorf("%w: .ci/servers installs it; -headgate does without", err)
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free
+	l, err := net.Listen("tcp", "127.0.0.1:0") // finds a free port
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func startNginx(ctx context.Context, temp string) (*site, error) {
 	l.Close()
 	user := ""
 	if os.Getuid() == 0 {
-		user = "user root;" // so that its workers can read the store
+		user = "user root;" // its workers read the store
 	}
 	config := filepath.Join(temp, "nginx.conf")
 	if err := os.WriteFile(config, fmt.Appendf(nil, nginxConfig, temp, addr, user), 0o600); err != nil {
@@ -205,7 +205,7 @@ func startNginx(ctx context.Context, temp string) (*site, error) {
 	return nil, errors.Join(fmt.Errorf("nginx does not listen: %s", said.String()), s.stop())
 }
 
-// compare has a site serve what was stored.
+// compare checks that a site serves the stored artifact.
 func (s *site) compare(a artifact.Artifact) error {
 	resp, err := http.Get("http://" + s.addr + "/" + a.Path)
 	if err != nil {

@@ -12,10 +12,9 @@ import (
 	"time"
 )
 
-// download has clients download a file again and again for a while, each over
-// one connection, and returns how many bytes of it came in a second. What comes
-// is dropped, with as little work as the system allows, since it is servers that
-// are measured.
+// download downloads a file repeatedly with several clients, each over one
+// connection, and returns the bytes per second. It discards the data with as
+// little work as possible, because the benchmark measures servers.
 func download(addr, path string, clients int, lasts time.Duration) (float64, error) {
 	var total atomic.Int64
 	var group sync.WaitGroup
@@ -64,8 +63,8 @@ func downloadOften(addr, path string, end time.Time, total *atomic.Int64) error 
 	return nil
 }
 
-// answerHead reads the head of an answer, and returns how much of the body is
-// still to come.
+// answerHead reads the head of a response and returns the number of body bytes
+// that were not received yet.
 func answerHead(conn net.Conn) (left int64, err error) {
 	in := bufio.NewReaderSize(conn, 4<<10)
 	for first := true; ; first = false {

@@ -6,11 +6,11 @@ import (
 	"syscall"
 )
 
-// nowhere is not written to.
+// nowhere is a buffer that is never written to.
 var nowhere = make([]byte, 4<<20)
 
-// drop takes up to n bytes from a connection. The system drops them: it does not
-// copy what is asked for with MSG_TRUNC.
+// drop discards up to n bytes from a connection and returns their number. With
+// MSG_TRUNC the kernel does not copy the data.
 func drop(c *net.TCPConn, n int64) (dropped int64, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -20,9 +20,9 @@ var (
 	interval     = flag.Duration("interval", time.Minute, "of the objects")
 )
 
-// fleetRow measures continuous mode with many objects, none of which changes:
-// how late checks begin, and what the process needs at its peak. It waits until
-// all are ready and one more interval, and measures some.
+// fleetRow measures the continuous mode with many objects that do not change: the
+// lateness of checks and the peak memory of the process. It waits until all
+// objects are ready, then one interval, and then measures several intervals.
 func fleetRow(ctx context.Context, o contest.Options) (missed int, err error) {
 	temp := o.Keep
 	if temp == "" {
@@ -80,8 +80,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// writeObjects writes the documents, a file for each namespace: objects of one
-// repository have neither names nor namespaces in common.
+// writeObjects writes the documents, one file per namespace. Objects of the same
+// repository have different names and namespaces.
 func writeObjects(dir, port string) error {
 	dir = filepath.Join(dir, "objects")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

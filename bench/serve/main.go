@@ -1,11 +1,11 @@
-// Serve measures the continuous mode in rows, each a part of it; names of rows
-// on the command line choose some. See docs/benchmarks.md for how to read them.
+// Serve measures the continuous mode in several rows. Names of rows on the
+// command line select some of them. See docs/benchmarks.md for how to read them.
 //
-// Row fleet keeps many GitRepository objects of a few repositories by headgate serve. The upstreams are a process of their
-// own, which has its answers ready, so that headgate is measured alone.
+// Row fleet runs headgate serve with many GitRepository objects of a few repositories. The upstreams are another process
+// with prepared answers, so that headgate is measured alone.
 //
 // Row artifact compares how fast artifacts are downloaded from headgate and from
-// nginx, side by side on one machine in one run.
+// nginx, on one machine in one run.
 package main
 
 import (
@@ -28,7 +28,7 @@ var rows = []struct {
 	{"artifact", artifactRow},
 }
 
-// roles are what a process of this program does that another has started.
+// roles are the functions of child processes of this program.
 var roles = map[string]func() error{
 	"artifact-server": artifactServer,
 	"upstream":        runUpstream,

@@ -23,7 +23,7 @@ type serveProcess struct {
 	url string
 }
 
-// buildCommand builds the command, and returns its path.
+// buildCommand builds the command and returns its path.
 func buildCommand(ctx context.Context, dir string) (string, error) {
 	command := filepath.Join(dir, "headgate")
 	build := exec.CommandContext(ctx, "go", "build", "-C", "..", "-trimpath", "-o", command, "./cmd/headgate")
@@ -31,8 +31,8 @@ func buildCommand(ctx context.Context, dir string) (string, error) {
 	return command, build.Run()
 }
 
-// startServe starts headgate serve for the objects in dir, with its store
-// there, and returns when it listens.
+// startServe starts headgate serve for the objects in dir, with its store in dir,
+// and waits until it listens.
 func startServe(ctx context.Context, command, dir string) (*serveProcess, error) {
 	k := &serveProcess{cmd: exec.CommandContext(ctx, command,
 		"serve", "-f", filepath.Join(dir, "objects"), "--store", filepath.Join(dir, "store"), "--addr", "127.0.0.1:0", "--log-level", "error")}
@@ -53,7 +53,7 @@ func startServe(ctx context.Context, command, dir string) (*serveProcess, error)
 	return k, nil
 }
 
-// end ends the process as a user would.
+// end terminates the process with SIGTERM.
 func (k *serveProcess) end() error {
 	return errors.Join(k.cmd.Process.Signal(syscall.SIGTERM), k.cmd.Wait())
 }
@@ -92,8 +92,8 @@ func (k *serveProcess) read(ctx context.Context, path string, use func(*http.Res
 	return use(resp)
 }
 
-// peak returns the peak of the memory of the process so far, in bytes; 0 where
-// the system does not tell.
+// peak returns the peak memory of the process so far in bytes, or 0 if the system
+// does not report it.
 func (k *serveProcess) peak() int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", k.cmd.Process.Pid))
 	if err != nil {
@@ -108,14 +108,14 @@ func (k *serveProcess) peak() int64 {
 	return 0
 }
 
-// serveMetrics are the metrics of a server that the benchmark reads.
+// serveMetrics are the metrics that the benchmark reads.
 type serveMetrics struct {
-	Late   map[float64]float64 // checks that were at most so many seconds late
+	Late   map[float64]float64 // number of checks by maximum lateness in seconds
 	Polls  float64
 	Failed float64
 }
 
-// metrics returns what the process did so far.
+// metrics returns the current metrics of the process.
 func (k *serveProcess) metrics(ctx context.Context) (t serveMetrics, err error) {
 	t.Late = map[float64]float64{}
 	return t, k.read(ctx, "/metrics", func(r *http.Response) error {
@@ -129,7 +129,7 @@ func (k *serveProcess) metrics(ctx context.Context) (t serveMetrics, err error) 
 	})
 }
 
-// add takes over a line of metrics.
+// add adds the value of a line of metrics.
 func (t *serveMetrics) add(line string) error {
 	if strings.HasPrefix(line, "#") {
 		return nil
@@ -159,7 +159,7 @@ func (t *serveMetrics) add(line string) error {
 	return nil
 }
 
-// less returns what was done since before.
+// less returns the metrics since before.
 func (t serveMetrics) less(before serveMetrics) serveMetrics {
 	late := map[float64]float64{}
 	for at, n := range t.Late {
@@ -168,8 +168,8 @@ func (t serveMetrics) less(before serveMetrics) serveMetrics {
 	return serveMetrics{late, t.Polls - before.Polls, t.Failed - before.Failed}
 }
 
-// late returns within how many seconds a part of the polls began: the bound of
-// the bucket that it is in.
+// late returns the lateness in seconds that the given part of the checks did not
+// exceed. It is the upper bound of a histogram bucket.
 func (t serveMetrics) late(part float64) float64 {
 	within := math.Inf(1)
 	for at, n := range t.Late {

@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// A repository has one branch with one commit of a few files. All that a server
-// says of it is made before it is asked.
+// A repository has one branch with one commit of a few files. All its answers are
+// prepared in advance.
 type repository struct {
 	name   string
 	commit string // hexadecimal
@@ -31,12 +31,12 @@ type item struct {
 
 var kinds = map[int]string{typeCommit: "commit", typeTree: "tree", typeBlob: "blob"}
 
-// id returns the SHA-1 that names it.
+// id returns the SHA-1 object id.
 func (o item) id() [sha1.Size]byte {
 	return sha1.Sum(append(fmt.Appendf(nil, "%s %d\x00", kinds[o.kind], len(o.content)), o.content...))
 }
 
-// newRepository makes a repository whose content depends on its name.
+// newRepository returns a repository whose content depends on its name.
 func newRepository(name string) *repository {
 	var tree bytes.Buffer
 	items := []item{{typeTree, nil}}
@@ -58,7 +58,7 @@ func newRepository(name string) *repository {
 	return r
 }
 
-// packOf returns a pack of whole objects (gitformat-pack).
+// packOf returns a pack without deltas (gitformat-pack).
 func packOf(items []item) []byte {
 	b := bytes.NewBuffer(fmt.Appendf(nil, "PACK\x00\x00\x00\x02\x00\x00%c%c", len(items)>>8, len(items)&255))
 	for _, o := range items {
@@ -80,7 +80,7 @@ func packOf(items []item) []byte {
 // line returns a pkt-line.
 func line(text string) []byte { return fmt.Appendf(nil, "%04x%s", len(text)+4, text) }
 
-// banded returns content in band 1, and the flush at its end.
+// banded returns content in sideband 1, followed by a flush packet.
 func banded(content []byte) (out []byte) {
 	for len(content) > 0 {
 		n := min(len(content), 65000)

@@ -14,23 +14,23 @@ import (
 	"strings"
 )
 
-// An upstream is a Git server that speaks protocol version 2 over HTTP on
-// several addresses of this machine. It does no more than look up answers.
+// An upstream is a Git server that speaks protocol version 2 over HTTP on several loopback
+// addresses. It only looks up prepared answers.
 type upstream map[string]*repository // by path
 
-// greeting is what the server says about itself (gitprotocol-v2, "Capability Advertisement").
+// greeting is the capability advertisement (gitprotocol-v2, "Capability Advertisement").
 var greeting = bytes.Join([][]byte{
 	line("# service=git-upload-pack\n"), []byte("0000"), line("version 2\n"), line("agent=git/2.39.5\n"), line("ls-refs=unborn\n"),
 	line("fetch=shallow wait-for-done filter\n"), line("server-option\n"), line("object-format=sha1\n"), []byte("0000"),
 }, nil)
 
-// hostOf returns the address of a host.
+// hostOf returns the address of host i.
 func hostOf(i int) string { return fmt.Sprintf("127.0.0.%d", i+1) }
 
-// pathOf returns the path of a repository.
+// pathOf returns the path of repository i.
 func pathOf(i int) string { return fmt.Sprintf("team/repository-%03d.git", i) }
 
-// runUpstream serves until standard input ends. It prints the port.
+// runUpstream prints the port and serves until standard input is closed.
 func runUpstream() error {
 	if err := flag.CommandLine.Parse(os.Args[2:]); err != nil {
 		return err
@@ -85,7 +85,7 @@ func startUpstream(ctx context.Context) (*upstreamProcess, error) {
 	return p, nil
 }
 
-// end ends the process.
+// end stops the process and waits for it.
 func (p *upstreamProcess) end() error { return errors.Join(p.in.Close(), p.cmd.Wait()) }
 
 // ServeHTTP implements [http.Handler].
@@ -105,7 +105,7 @@ func (u upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer answers a command of version 2.
+// answer answers a command of protocol version 2.
 func answer(w http.ResponseWriter, r *http.Request, of *repository) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 	if err != nil {

@@ -18,15 +18,15 @@ const (
 	turn        = 200 * time.Millisecond
 )
 
-// check is a request as the reference's client sends it.
+// check is a request in the format of the reference's client.
 var check = func() []byte {
 	const body = `{"name":"podinfo","namespace":"test","phase":"Progressing","checksum":"5594979469","metadata":{"type":"gate"}}`
 	return fmt.Appendf(nil, "POST /gate/check HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: Go-http-client/1.1\r\nContent-Length: %d\r\nContent-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n%s", len(body), body)
 }()
 
-// checks asks for a while whether a gate is open, over several connections, with
-// as little work as it can, since it is servers that are measured. It returns
-// how many answers came. Each has to have the status.
+// checks sends gate checks over several connections for the time of a turn and
+// returns the number of responses. Every response must have the status. It does
+// as little work as possible, because the benchmark measures servers.
 func checks(addr, status string) (int64, error) {
 	var count atomic.Int64
 	var group sync.WaitGroup
@@ -48,7 +48,7 @@ func checks(addr, status string) (int64, error) {
 	}
 }
 
-// ask sends one check after the other over one connection.
+// ask sends checks sequentially over one connection.
 func ask(addr, status string, end time.Time, count *atomic.Int64) error {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -72,7 +72,7 @@ func ask(addr, status string, end time.Time, count *atomic.Int64) error {
 	return nil
 }
 
-// answer reads an answer with a Content-Length, and returns its status.
+// answer reads a response with a Content-Length and returns its status.
 func answer(in *bufio.Reader) (status string, err error) {
 	line, err := in.ReadSlice('\n')
 	if err != nil {

@@ -1,11 +1,11 @@
-// Tester compares the test runner with the load tester of Flagger, side by side
-// on one machine in one run: checks of a gate in a second.
+// Tester compares the test runner with Flagger's load tester, on one machine in
+// one run: gate checks per second.
 //
-// Both are processes of their own on one processor, and have the same client on
-// another. headgate keeps its gates in files, the load tester in memory. They
-// take turns, so that what else the machine does hits both alike, and the numbers
-// are medians. The load tester listens on all interfaces, so all happens in a
-// network of its own, which Linux alone has. See docs/benchmarks.md for how to read the numbers.
+// Each is a process on one processor, and the common client runs on another.
+// headgate keeps its gates in files, the load tester in memory. They take turns,
+// so that other load on the machine affects both alike, and the numbers are
+// medians. The load tester listens on all interfaces, so the benchmark runs in
+// its own network namespace, which requires Linux. See docs/benchmarks.md for how to read the numbers.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/headgate-io/headgate/bench/contest"
 )
 
-// insideEnv is set in the network of its own: it is the path of headgate.
+// insideEnv is the variable with the path of headgate. It is set inside the network namespace.
 const insideEnv = "HEADGATE_BENCH_TESTER"
 
 func main() {
@@ -35,8 +35,8 @@ func main() {
 	})
 }
 
-// outside builds headgate of this checkout, and begins again inside. The exit
-// code is that of inside.
+// outside builds headgate from this checkout and runs this program again in a network namespace. It
+// returns an error if that run fails.
 func outside(ctx context.Context) (missed int, err error) {
 	temp, err := os.MkdirTemp("", "headgate-bench-")
 	if err != nil {
@@ -45,7 +45,7 @@ func outside(ctx context.Context) (missed int, err error) {
 	defer os.RemoveAll(temp)
 	command := filepath.Join(temp, "headgate")
 	build := exec.CommandContext(ctx, "go", "build", "-C", "..", "-trimpath", "-o", command, "./cmd/headgate")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build has it
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as in make build
 	if out, err := build.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("go build: %w\n%s", err, out)
 	}
@@ -60,20 +60,20 @@ func outside(ctx context.Context) (missed int, err error) {
 	return 0, inside.Run()
 }
 
-// The contestants.
+// These are the names of the contestants.
 const (
 	ours   = "headgate tester"
 	theirs = "load tester of Flagger"
 )
 
-// loudly is added to the name of who logs as it does by default.
+// loudly is appended to the names of contestants with the default log level.
 const loudly = ", logging as by default"
 
 type bench struct {
 	temp    string
 	runs    int
 	servers []*server
-	numbers map[string][]float64 // checks in a second, by contestant and what was measured
+	numbers map[string][]float64 // checks per second, by contestant and measurement
 }
 
 func run(ctx context.Context, command string, o contest.Options) (missed int, err error) {
@@ -95,7 +95,7 @@ func run(ctx context.Context, command string, o contest.Options) (missed int, er
 	return b.report(os.Stdout), nil
 }
 
-// start starts the contestants, each on a port of its own.
+// start starts the contestants, each on its own port.
 func (b *bench) start(ctx context.Context, command string, only bool) error {
 	reference, err := loadTester()
 	if err != nil {
@@ -125,7 +125,7 @@ func (b *bench) stop() (err error) {
 	return err
 }
 
-// loadTester returns the path of what .ci/servers built.
+// loadTester returns the path of the load tester that .ci/servers built.
 func loadTester() (string, error) {
 	text, err := os.ReadFile(filepath.Join("..", ".ci", "versions"))
 	if err != nil {
@@ -146,13 +146,13 @@ func loadTester() (string, error) {
 	return "", errors.New(".ci/versions has no LOADTESTER")
 }
 
-// What is measured of each contestant.
+// These are the names of the measurements.
 const (
 	openGate   = "checks/s, open"
 	closedGate = "checks/s, closed"
 )
 
-// round lets all contestants do everything, and notes the numbers.
+// round runs all measurements once and records the numbers if note is set.
 func (b *bench) round(note bool) error {
 	for _, gate := range []struct{ what, path, status string }{
 		{openGate, "/gate/open", "200"}, {closedGate, "/gate/close", "403"},
@@ -169,8 +169,8 @@ func (b *bench) round(note bool) error {
 	return nil
 }
 
-// check has the contestants check a gate in turns that are short, so that what
-// else the machine does meanwhile hits all of them.
+// check measures gate checks of the contestants in short turns, so that other load on the machine
+// affects all of them alike.
 func (b *bench) check(what, status string, note bool) error {
 	answers := map[*server]int64{}
 	for range turns {
@@ -190,7 +190,7 @@ func (b *bench) check(what, status string, note bool) error {
 	return nil
 }
 
-// ratio returns the middle of the ratios of each round, negative when there are none.
+// ratio returns the median of the ratios a/z of all rounds. It is negative if there are none.
 func (b *bench) ratio(a, z, what string) float64 {
 	var all []float64
 	for i, number := range b.numbers[z+what] {
@@ -202,7 +202,7 @@ func (b *bench) ratio(a, z, what string) float64 {
 	return contest.Median(all)
 }
 
-// least is how many checks headgate makes where the reference makes one.
+// least is the minimum ratio of headgate's checks per second to the reference's.
 const least = 0.7
 
 // report prints the results and returns how many goals were missed.

@@ -23,7 +23,7 @@ type server struct {
 	log  *os.File
 }
 
-// start starts it on a processor that the client does not use, and returns when it listens.
+// start starts the process on a processor that the client does not use, and waits until it listens.
 func (s *server) start(ctx context.Context, temp string) (err error) {
 	if s.log, err = os.CreateTemp(temp, "log-"); err != nil {
 		return err
@@ -48,13 +48,13 @@ func (s *server) start(ctx context.Context, temp string) (err error) {
 	return errors.Join(fmt.Errorf("%s does not listen: %s", s.name, s.said()), s.stop())
 }
 
-// said is the end of what it logged.
+// said returns the end of the log.
 func (s *server) said() string {
 	text, _ := os.ReadFile(s.log.Name())
 	return string(text[max(0, len(text)-2000):])
 }
 
-// stop ends it. The reference takes a minute for connections that are idle.
+// stop stops the process. It kills the reference, which would wait a minute for idle connections.
 func (s *server) stop() error {
 	defer s.log.Close()
 	if strings.HasPrefix(s.name, theirs) {
@@ -73,7 +73,7 @@ func (s *server) stop() error {
 	return nil
 }
 
-// post sends a request that has to succeed.
+// post sends a request, which must succeed.
 func (s *server) post(path, body string) error {
 	resp, err := http.Post("http://"+s.addr+path, "application/json", strings.NewReader(body))
 	if err != nil {

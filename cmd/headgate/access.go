@@ -31,8 +31,9 @@ import (
 	"github.com/headgate-io/headgate/source/login/github"
 )
 
-// origins returns what this command can fetch. What Sigstore says of its
-// authorities is kept in the directory cache, in memory if it is "".
+// origins returns the implementations of all origins, signature verifiers and
+// logins. Sigstore's trust metadata is cached in the directory cache, or in
+// memory if cache is "".
 func (p *program) origins(cache string) headgate.Origins {
 	if cache != "" {
 		cache = filepath.Join(cache, "sigstore")
@@ -49,13 +50,14 @@ func (p *program) origins(cache string) headgate.Origins {
 	}
 }
 
-// environment returns what origins get, once the flags about it are checked. The
-// Secrets of documents come first; without documents there are none.
+// environment checks the flags about access and returns the environment of the
+// origins. It looks up Secrets in documents first; if documents is nil, env has
+// no Secrets.
 func (p *program) environment(f *sourceFlags, documents *source.Set) (env source.Env, err error) {
 	env.Limits.Bytes = f.maxBytes
 	env.Local = map[string]string{}
 	for _, s := range f.from {
-		i := strings.LastIndexByte(s, '=') // a URL may hold "=" in its query, a path is more likely not to
+		i := strings.LastIndexByte(s, '=') // the query of a URL may hold "=", a path rarely does
 		if i <= 0 || i == len(s)-1 {
 			return env, usage("--from %q: want URL=PATH", s)
 		}
@@ -75,8 +77,8 @@ func (p *program) environment(f *sourceFlags, documents *source.Set) (env source
 	return env, err
 }
 
-// secretPlaces returns where Secrets are looked up: documents, the directory of
-// --secrets if there is one, the environment.
+// secretPlaces returns a lookup of Secrets in documents, then in the directory of
+// --secrets unless it is "", then in the environment.
 func (p *program) secretPlaces(dir string, documents *source.Set) (source.Secrets, error) {
 	places := []source.Secrets{documents}
 	if dir != "" {
@@ -85,7 +87,7 @@ func (p *program) secretPlaces(dir string, documents *source.Set) (source.Secret
 	return source.Chain(append(places, source.EnvSecrets(p.lookup))...), checkDir("secrets", dir, "a directory of Secrets")
 }
 
-// checkDir wants a directory as the value of a flag, or "".
+// checkDir returns a usage error unless dir is a directory or "".
 func checkDir(flag, dir, want string) error {
 	if dir != "" && !isDir(dir) {
 		return usage("--%s %q: want %s", flag, dir, want)
@@ -93,12 +95,13 @@ func checkDir(flag, dir, want string) error {
 	return nil
 }
 
-// dockerDefault is the value of --docker-config without one.
+// dockerDefault is the value of --docker-config if the flag is given without a
+// value.
 const dockerDefault = "default"
 
-// keychain returns the logins of docker that config, the value of --docker-config,
-// asks for. They are not looked for in the working directory: the file names
-// programs that are run.
+// keychain returns a lookup of the Docker logins in config, which is the value of
+// --docker-config. It returns nil if config is "". It does not search the working
+// directory, because the file names programs that are executed.
 func (p *program) keychain(config string) (source.KeychainFunc, error) {
 	if config == "" {
 		return nil, nil
@@ -122,7 +125,7 @@ func (p *program) keychain(config string) (source.KeychainFunc, error) {
 	if _, err := os.Stat(config); err != nil {
 		return nil, usage("--docker-config: %w: for a file write --docker-config=FILE", err)
 	}
-	store, err := credentials.NewStore(config, credentials.StoreOptions{}) // nothing is ever put into it
+	store, err := credentials.NewStore(config, credentials.StoreOptions{}) // the store is only read
 	if err != nil {
 		return nil, usage("--docker-config: %s: %w", config, err)
 	}
@@ -135,11 +138,11 @@ func (p *program) keychain(config string) (source.KeychainFunc, error) {
 	}, nil
 }
 
-// proxyOf returns the proxy that the environment names for sources, nil for none.
-// It is not asked about this machine and link, nor about metadata services.
-// Errors do not repeat values, which may hold a password.
+// proxyOf returns the proxy that the environment configures for sources, or nil.
+// Requests to this machine, to link-local addresses and to metadata services
+// bypass it. Errors do not repeat values, which may hold a password.
 func (p *program) proxyOf() (func(*http.Request) (*url.URL, error), error) {
-	first := func(name string) (string, string) { // that in lower case wins
+	first := func(name string) (string, string) { // the lower-case variable wins
 		if p.getenv(name) == "" {
 			name = strings.ToUpper(name)
 		}

@@ -24,17 +24,17 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// A ciMachine runs the action, or the template of GitLab, in a directory of its own, with
-// the programs of an image and a release that this machine serves.
+// A ciMachine runs the GitHub action or the GitLab template in its own directory, with the programs
+// of a CI image and a release that a local server provides.
 type ciMachine struct {
 	t        *testing.T
 	dir      string // working directory
 	bin      string // the only directory of PATH
-	releases string // what the server of releases has
+	releases string // directory that the release server serves
 	env      []string
 }
 
-// headgateCI is the script of both.
+// headgateCI is the script that the action and the template share.
 const headgateCI = "../../action/headgate-ci"
 
 func newCIMachine(t *testing.T) *ciMachine {
@@ -71,7 +71,7 @@ func newCIMachine(t *testing.T) *ciMachine {
 	return m
 }
 
-// release puts a file on the server of releases.
+// release adds a file to the release server.
 func (m *ciMachine) release(name, text string) {
 	m.t.Helper()
 	name = filepath.Join(m.releases, name)
@@ -84,11 +84,11 @@ func (m *ciMachine) write(name, text string, mode os.FileMode) {
 	must(m.t, os.WriteFile(name, []byte(text), mode))
 }
 
-// shell runs a script with more variables, and returns what it prints and its exit code.
+// shell runs a script with additional variables, and returns its output and its exit code.
 func (m *ciMachine) shell(shell, script string, env ...string) (string, int) {
 	m.t.Helper()
 	path := m.bin
-	if added, err := os.ReadFile(filepath.Join(m.dir, "path")); err == nil { // as GITHUB_PATH
+	if added, err := os.ReadFile(filepath.Join(m.dir, "path")); err == nil { // what GITHUB_PATH adds
 		path = strings.TrimSpace(string(added)) + ":" + path
 	}
 	cmd := exec.Command(filepath.Join(m.bin, shell), "-e", "-c", script)
@@ -101,7 +101,7 @@ func (m *ciMachine) shell(shell, script string, env ...string) (string, int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// action does the steps of the action that have scripts, until one fails, as GitHub would.
+// action runs the script steps of the action until one fails, as GitHub does.
 func (m *ciMachine) action(ref string, inputs map[string]string) (string, int) {
 	m.t.Helper()
 	var action struct {
@@ -151,7 +151,7 @@ func (m *ciMachine) action(ref string, inputs map[string]string) (string, int) {
 	return all, 0
 }
 
-// gitlab does the job of the template.
+// gitlab runs the job of the template.
 func (m *ciMachine) gitlab(inputs map[string]string) (string, int) {
 	m.t.Helper()
 	var head struct {
@@ -201,7 +201,7 @@ func (m *ciMachine) gitlab(inputs map[string]string) (string, int) {
 	return "", -1
 }
 
-// repository is a document of a repository that is there, and of one that is not.
+// ciDocuments returns a document whose repository exists, and one whose repository does not.
 func ciDocuments(t *testing.T) (good, missing string) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Message: "first", Files: tree("one")})
@@ -210,7 +210,8 @@ func ciDocuments(t *testing.T) (good, missing string) {
 	return fmt.Sprintf(form, url, "main"), fmt.Sprintf(form, url, "none")
 }
 
-// The action installs the release that it is of, fetches, and says what happened.
+// TestAction checks that the action installs the release of its own version, fetches, and reports
+// the result.
 func TestAction(t *testing.T) {
 	m := newCIMachine(t)
 	good, missing := ciDocuments(t)
@@ -248,18 +249,18 @@ func TestAction(t *testing.T) {
 	inputs["locked"] = "yes"
 	out, code = m.action("v9.1.0", inputs)
 	wanted(out, code, 2, "locked is yes: want true or false")
-	out, code = m.action("v9.1.0", map[string]string{"version": "latest"}) // installs alone
+	out, code = m.action("v9.1.0", map[string]string{"version": "latest"}) // it only installs
 	wanted(out, code, 0, "headgate .* linux/")
 }
 
-// What is not the release that was signed is not installed.
+// TestActionRefuses checks that only the signed release is installed.
 func TestActionRefuses(t *testing.T) {
 	archive := "headgate_9.1.0_" + runtime.GOOS + "_" + runtime.GOARCH + ".tar.gz"
 	const stub = "#!/bin/sh\nfor a; do last=$a; done\n[ $last = checksums.txt ] || exit 1\necho cosign \"$@\"\n"
 	for name, test := range map[string]struct {
 		change  func(*ciMachine)
 		version string
-		want    string // "" for an installation
+		want    string // "" if the installation succeeds
 	}{
 		"tampered":   {func(m *ciMachine) { m.release("download/v9.1.0/"+archive, "another") }, "", "is not what checksums.txt of v9.1.0 says: nothing was installed"},
 		"no sum":     {func(m *ciMachine) { m.release("download/v9.1.0/checksums.txt", "\n") }, "v9.1.0", "checksums.txt of v9.1.0 does not have " + archive},
@@ -302,7 +303,7 @@ func TestActionRefuses(t *testing.T) {
 	}
 }
 
-// The template of GitLab fetches, and reports defects of documents.
+// TestGitLabTemplate checks that the template fetches, and that it reports defects of documents.
 func TestGitLabTemplate(t *testing.T) {
 	m := newCIMachine(t)
 	good, missing := ciDocuments(t)

@@ -114,8 +114,8 @@ func (p *program) verifyStored() *cobra.Command {
 	return c
 }
 
-// rehash verifies the artifacts that args name, or all, and every artifact that a
-// status claims.
+// rehash verifies the artifacts that args name, or all of them, and every
+// artifact that a status refers to.
 func (p *program) rehash(ctx context.Context, dir string, args []string) error {
 	store, err := openExisting(dir)
 	if err != nil {
@@ -155,7 +155,7 @@ func (p *program) rehash(ctx context.Context, dir string, args []string) error {
 }
 
 func (p *program) gc() *cobra.Command {
-	const storeCache = "in the store" // the value of --cache without one
+	const storeCache = "in the store" // the value of --cache if it is given without a value
 	var dir, cache string
 	var dry bool
 	c := &cobra.Command{
@@ -188,7 +188,7 @@ func (p *program) collect(ctx context.Context, dir string, dry bool) error {
 	defer store.Close()
 	set, err := ledgerOf(dir).List()
 	if err != nil {
-		return fmt.Errorf("nothing was removed: %w", err) // what cannot be read may refer to anything
+		return fmt.Errorf("nothing was removed: %w", err) // an unreadable status may refer to any artifact
 	}
 	current := map[string]bool{}
 	for _, obj := range set.Objects {
@@ -274,17 +274,17 @@ func (p *program) runArtifactServe(ctx context.Context, dir string, at httpserve
 	}), logs.log(p.stderr), func(context.Context) error { return nil })
 }
 
-// An artifactLookup finds the artifacts that arguments of commands name.
+// An artifactLookup finds artifacts by the arguments of commands.
 type artifactLookup struct {
 	store    string
 	digest   string
-	maxBytes int64                    // uncompressed: of an archive, or of the files that headgate packed
+	maxBytes int64                    // limit of uncompressed bytes: of an archive, or of the files that headgate packed
 	temp     func() (*os.File, error) // as in [artifact.Limits]
 
 	// About the artifact that was opened last:
-	stored bool              // it is from the store
-	found  artifact.Artifact // as the store has it, the zero value if it is not from there
-	object source.Object     // whose artifact it is, if that is known
+	stored bool              // it came from the store
+	found  artifact.Artifact // as the store lists it; zero if it did not come from the store
+	object source.Object     // the object of the artifact, if it is known
 }
 
 func (l *artifactLookup) register(c *cobra.Command) {
@@ -293,11 +293,12 @@ func (l *artifactLookup) register(c *cobra.Command) {
 	registerLimit(c, &l.maxBytes)
 }
 
-// limits returns those of the artifact that was opened last. One file may be as
-// large as the whole. A layer that was copied had no limit when it was stored:
-// others were within those of their origin, which do not count headers: see tree.
+// limits returns the limits of the artifact that was opened last. One file may be
+// as large as the whole artifact. A copied layer was stored without a limit on
+// its content. Other stored artifacts were within the limits of their origin,
+// which do not count tar headers, so tree checks them.
 func (l *artifactLookup) limits() artifact.Limits {
-	const most = 16 << 30 // bytes of a copied layer, as of one that is extracted
+	const most = 16 << 30 // bytes of a copied layer; the same as for an extracted layer
 	copied := strings.HasPrefix(l.found.Path, "ocirepository/")
 	if repo, ok := l.object.(*source.OCIRepository); ok {
 		made := repo.Status.ObservedLayerSelector
@@ -317,13 +318,13 @@ func (l *artifactLookup) limits() artifact.Limits {
 
 // tree reads the artifact that was opened last.
 func (l *artifactLookup) tree(r io.Reader) (*artifact.Tree, error) {
-	if isIndex(l.found) { // which is no archive: it is the only file of one
+	if isIndex(l.found) { // the index is not an archive: wrap it as the only file of one
 		var head bytes.Buffer
 		err := tar.NewWriter(&head).WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "index.yaml", Size: l.found.Size, Mode: 0o644})
 		if err != nil {
 			return nil, err
 		}
-		padding := 512 - l.found.Size%512 // of the file, and two empty blocks that end the archive
+		padding := 512 - l.found.Size%512 // pads the file; two empty blocks end the archive
 		r = io.MultiReader(&head, r, bytes.NewReader(make([]byte, padding+1024)))
 	}
 	tree, err := artifact.Read(r, l.limits())
@@ -339,8 +340,8 @@ func (l *artifactLookup) tree(r io.Reader) (*artifact.Tree, error) {
 // isIndex reports whether a is the artifact of a PkgRepository.
 func isIndex(a artifact.Artifact) bool { return strings.HasPrefix(a.Path, "pkgrepository/") }
 
-// open opens the artifact that arg names; its content is checked against the
-// digest while it is read, if one is known.
+// open opens the artifact that arg names: a URL, a file, or an artifact in the
+// store. Reading it verifies its digest if that is known.
 func (l *artifactLookup) open(ctx context.Context, arg string) (io.ReadCloser, error) {
 	l.stored, l.found, l.object = false, artifact.Artifact{}, nil
 	if strings.Contains(arg, "://") {
@@ -380,7 +381,8 @@ func (l *artifactLookup) open(ctx context.Context, arg string) (io.ReadCloser, e
 	return store.Open(l.found)
 }
 
-// openExisting opens a store, and does not make one where there is none.
+// openExisting opens a store. Unlike [artifact.OpenStore] it does not create a
+// missing one.
 func openExisting(dir string) (*artifact.Store, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("no store: %w", err)
@@ -388,8 +390,8 @@ func openExisting(dir string) (*artifact.Store, error) {
 	return artifact.OpenStore(artifact.StoreConfig{Dir: dir})
 }
 
-// find returns the artifact of an object, or the one at a path of the store, whose
-// object is nil.
+// find returns the artifact of the object that arg names, or the artifact at the
+// path arg of the store. In the second case obj is nil.
 func find(dir string, store *artifact.Store, arg string) (a artifact.Artifact, obj source.Object, err error) {
 	if strings.Count(arg, "/") < 3 {
 		set, err := ledgerOf(dir).List()
@@ -415,7 +417,8 @@ func find(dir string, store *artifact.Store, arg string) (a artifact.Artifact, o
 	return a, nil, fmt.Errorf("no artifact has that path: %w", fs.ErrNotExist)
 }
 
-// read opens an artifact as a tree and hands it to use.
+// read opens an artifact as a tree and calls use with it. The tree is closed when
+// use returns.
 func (l *artifactLookup) read(ctx context.Context, arg string, use func(*artifact.Tree) error) error {
 	r, err := l.open(ctx, arg)
 	if err != nil {

@@ -21,10 +21,10 @@ import (
 	"github.com/headgate-io/headgate/source/serve/api"
 )
 
-// chaosWait is how long something may take at the end, on a busy machine.
+// chaosWait bounds each wait at the end of the test. It allows for a busy machine.
 const chaosWait = 90 * time.Second
 
-// download fetches everything that a server publishes, again and again.
+// download repeatedly downloads everything that a server publishes, until ctx is done.
 func (w *chaos) download(ctx context.Context, s *chaosServer) {
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
@@ -49,7 +49,7 @@ func (w *chaos) download(ctx context.Context, s *chaosServer) {
 	}
 }
 
-// compare downloads an artifact. It need not be there when the status has gone on meanwhile.
+// compare downloads an artifact. It may be missing only if the status has changed since.
 func (w *chaos) compare(ctx context.Context, s *chaosServer, one api.Source) {
 	ref := source.Reference{Kind: one.Kind, Namespace: one.Namespace, Name: one.Name}
 	for try := 0; ; try++ {
@@ -72,17 +72,17 @@ func (w *chaos) compare(ctx context.Context, s *chaosServer, one api.Source) {
 		if err != nil || now.Artifact == nil || now.Artifact.Path != one.Artifact.Path {
 			return
 		}
-		if now.Phase != "removed" || try > 1000 { // its status goes a moment after its artifact
+		if now.Phase != "removed" || try > 1000 { // the status disappears shortly after the artifact
 			w.Errorf("%s: status %d, and the status of %s still has it: %+v", one.Artifact.URL, status, ref, now)
 			return
 		}
 	}
 }
 
-// at returns the URL at which a server has what it publishes.
+// at returns the URL at which a server serves a published URL.
 func (s *chaosServer) at(url string) string { return strings.Replace(url, chaosBase, s.url, 1) }
 
-// fetch returns the answer of a URL.
+// fetch returns the status code and the body of a GET request.
 func (w *chaos) fetch(ctx context.Context, url string) (int, []byte, error) {
 	q, err := http.NewRequestWithContext(ctx, "GET", url, nil)
 	if err != nil {
@@ -97,7 +97,8 @@ func (w *chaos) fetch(ctx context.Context, url string) (int, []byte, error) {
 	return resp.StatusCode, body, err
 }
 
-// settle lets everything be well again: everything gets ready and new.
+// settle starts a server without faults and checks that every object becomes ready with the newest
+// content, that no resources leak, and that the server ends cleanly.
 func (w *chaos) settle() {
 	s := w.start(0)
 	defer s.kill()
@@ -124,7 +125,7 @@ func (w *chaos) settle() {
 	w.nothingLeft()
 }
 
-// until waits until something is so.
+// until waits until is returns true, for at most chaosWait.
 func (w *chaos) until(what string, is func() bool, why func() string) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), chaosWait)
@@ -140,7 +141,7 @@ func (w *chaos) until(what string, is func() bool, why func() string) {
 	}
 }
 
-// calm ends all faults and waits until everything is ready, and has the newest content.
+// calm ends all faults and waits until every object is ready and has the newest content.
 func (w *chaos) calm(s *chaosServer) {
 	w.Helper()
 	w.origins.fail(0)
@@ -171,7 +172,7 @@ func (w *chaos) calm(s *chaosServer) {
 	}
 }
 
-// mark is in the newest content of an object.
+// mark returns a text that only the newest content of an object contains.
 func (w *chaos) mark(x chaosObject) string {
 	if x.Kind == "PkgRepository" {
 		return "web-" + w.origins.version() + ".tgz"
@@ -179,7 +180,8 @@ func (w *chaos) mark(x chaosObject) string {
 	return w.origins.token(x.origin)
 }
 
-// unpacked returns what is in a compressed file, or the file.
+// unpacked returns the decompressed content of a gzip file, or the file itself if it is not
+// compressed.
 func unpacked(b []byte) []byte {
 	z, err := gzip.NewReader(bytes.NewReader(b))
 	if err != nil {
@@ -189,10 +191,10 @@ func unpacked(b []byte) []byte {
 	return all
 }
 
-// A holding is what a process has open.
+// A holding counts the open resources of a process.
 type holding struct{ goroutines, files int }
 
-// usage asks a server.
+// usage returns the open resources of a server.
 func (w *chaos) usage(s *chaosServer) (u holding) {
 	w.http.CloseIdleConnections()
 	_, body, err := w.fetch(s.ctx, s.url+"/debug/pprof/goroutine?debug=1")
@@ -208,7 +210,7 @@ func (w *chaos) usage(s *chaosServer) (u holding) {
 	return u
 }
 
-// stored returns the artifacts in the store, below the directories of objects.
+// stored returns the paths of the artifacts in the store.
 func (w *chaos) stored() (paths []string) {
 	filepath.WalkDir(w.store, func(name string, d fs.DirEntry, err error) error {
 		switch {
@@ -224,7 +226,8 @@ func (w *chaos) stored() (paths []string) {
 	return paths
 }
 
-// nothingLeft checks that there are no temporary files, and only what there are objects for.
+// nothingLeft checks that no temporary files are left, and that every stored artifact and status
+// belongs to an object.
 func (w *chaos) nothingLeft() {
 	w.Helper()
 	live := map[string]bool{}
@@ -244,10 +247,10 @@ func (w *chaos) nothingLeft() {
 	saved := os.DirFS(filepath.Join(w.store, ".status"))
 	fs.WalkDir(saved, ".", func(name string, d fs.DirEntry, err error) error {
 		dir, base := path.Split(name)
-		if dir == "" && strings.TrimLeft(base, ".") == "memo" { // of the Secrets of all
+		if dir == "" && strings.TrimLeft(base, ".") == "memo" { // Secret sums of all objects
 			return nil
 		}
-		whole, torn := strings.CutPrefix(base, ".") // a crash leaves one that was being written at most
+		whole, torn := strings.CutPrefix(base, ".") // a crash may leave a file that was being written
 		ext := path.Ext(whole)
 		if err != nil || !d.IsDir() && (!live[dir+strings.TrimSuffix(whole, ext)] || !torn && ext != ".yaml" && ext != ".state") {
 			w.Errorf("left with the statuses: %s, %v", name, err)

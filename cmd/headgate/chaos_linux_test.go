@@ -27,8 +27,8 @@ import (
 
 var chaosSeed = flag.Uint64("chaos.seed", 1, "seed of TestServeChaos")
 
-// A chaos is a server of sources that is killed again and again, with what it
-// keeps up to date, and who downloads from it.
+// A chaos runs a server of sources that is killed repeatedly, changes its inputs, and downloads
+// from it.
 type chaos struct {
 	*testing.T
 	rand    *rand.Rand
@@ -42,14 +42,14 @@ type chaos struct {
 	objects []chaosObject
 
 	downloads, refusals atomic.Int64
-	full                int // generations that had no room
+	full                int // generations that ran with a full disk
 }
 
-// A chaosObject is a source. Its document has a place for a number that an edit changes.
+// A chaosObject is a source. Its spec has a placeholder for a number, which each edit changes.
 type chaosObject struct {
 	source.Reference
 	spec   string
-	origin int // whose content it has
+	origin int // index of the origin of its content
 }
 
 func newChaos(t *testing.T) *chaos {
@@ -80,10 +80,10 @@ func newChaos(t *testing.T) *chaos {
 	return w
 }
 
-// file returns the path of the document of an object.
+// file returns the path of an object's document.
 func (w *chaos) file(x chaosObject) string { return filepath.Join(w.docs, x.Kind+"-"+x.Name+".yaml") }
 
-// document returns the document of an object.
+// document returns an object's document.
 func (w *chaos) document(x chaosObject, interval int) string {
 	w.edition++
 	return fmt.Sprintf("apiVersion: source.headgate.dev/v1\nkind: %s\nmetadata: {name: %s}\nspec: {interval: %ds, %s}\n", x.Kind, x.Name, interval, fmt.Sprintf(x.spec, 2+w.edition%7))
@@ -91,7 +91,7 @@ func (w *chaos) document(x chaosObject, interval int) string {
 
 func (w *chaos) write(x chaosObject, interval int) { w.replace(w.file(x), w.document(x, interval)) }
 
-// replace writes a file as an editor does: at once, or in place.
+// replace writes a file as editors do: by renaming a new file, or in place.
 func (w *chaos) replace(file, text string) {
 	w.edits++
 	next := file + ".next"
@@ -110,7 +110,7 @@ func (w *chaos) secret() {
 	w.replace(filepath.Join(w.docs, "login.yaml"), fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData: {username: ci, password: %q}\n", w.origins.rotate()))
 }
 
-// act does something that servers have to bear.
+// act makes a random change that a server must tolerate.
 func (w *chaos) act(s *chaosServer) {
 	x := w.objects[w.rand.IntN(len(w.objects))]
 	bad := filepath.Join(w.docs, "zz.yaml")
@@ -123,7 +123,7 @@ func (w *chaos) act(s *chaosServer) {
 		w.secret()
 	case 6:
 		os.Remove(w.file(x))
-	case 7: // torn, for a moment or longer
+	case 7: // truncated, until the next edit
 		w.replace(w.file(x), w.document(x, 1)[:60])
 	case 8:
 		w.replace(bad, "kind: [\n")
@@ -132,7 +132,7 @@ func (w *chaos) act(s *chaosServer) {
 	case 10, 11:
 		w.origins.fail([]int64{0, 10, 40, 100}[w.rand.IntN(4)])
 	case 12, 13:
-		_, _, _ = s.client.Reconcile(s.ctx, x.Reference, api.Change{By: "chaos"}, 0) // it may be killed, suspended, gone
+		_, _, _ = s.client.Reconcile(s.ctx, x.Reference, api.Change{By: "chaos"}, 0) // the server may be killed, the object suspended or removed
 	case 14:
 		_, _ = s.client.Suspend(s.ctx, x.Reference, api.Change{By: "chaos"})
 	case 15:
@@ -140,24 +140,24 @@ func (w *chaos) act(s *chaosServer) {
 	}
 }
 
-// A chaosServer is one life of the server.
+// A chaosServer is one process of the server.
 type chaosServer struct {
 	*exec.Cmd
-	ctx     context.Context // until it is killed
+	ctx     context.Context // done when the server is killed
 	kill    func()
-	alone   func() // ends the downloads
+	alone   func() // ends the downloads and waits for them
 	ended   chan struct{}
-	err     error // of Wait
+	err     error // result of Wait
 	log     *bytes.Buffer
-	url     string // "" when it did not get that far
+	url     string // "" if the server did not start listening
 	client  *api.Client
 	loaders sync.WaitGroup
 }
 
-// chaosBase stands for the address that each server has.
+// chaosBase is the base URL in statuses. It stands for the address of each server.
 const chaosBase = "http://sources.example.org"
 
-// start begins a life, of this length unless that is 0.
+// start starts a server and kills it after length unless length is 0.
 func (w *chaos) start(length time.Duration) *chaosServer {
 	w.Helper()
 	s := &chaosServer{ended: make(chan struct{}), log: new(bytes.Buffer)}
@@ -173,7 +173,7 @@ func (w *chaos) start(length time.Duration) *chaosServer {
 	var cancel context.CancelFunc
 	s.ctx, cancel = context.WithCancel(w.Context())
 	s.kill = sync.OnceFunc(func() {
-		cancel() // before, so that nobody wonders
+		cancel() // first, so that failed requests are not reported
 		s.Process.Kill()
 	})
 	if length > 0 {
@@ -201,7 +201,7 @@ func (w *chaos) start(length time.Duration) *chaosServer {
 	return s
 }
 
-// over waits for the end of a server that is killed, and checks what it leaves.
+// over kills a server, waits for its end, and checks the state that it leaves.
 func (w *chaos) over(s *chaosServer) {
 	w.Helper()
 	s.kill()
@@ -215,7 +215,7 @@ func (w *chaos) over(s *chaosServer) {
 	checkStore(w.T, w.store, false)
 }
 
-// log checks what a server said.
+// log checks the log of a server.
 func (w *chaos) log(s *chaosServer) {
 	w.Helper()
 	if text := s.log.String(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic:") || strings.Contains(text, "goroutine ") || w.Failed() {
@@ -223,10 +223,9 @@ func (w *chaos) log(s *chaosServer) {
 	}
 }
 
-// TestServeChaos kills real servers at random moments while everything around
-// them fails and changes. Whatever they publish, to who asks and on the disk, is
-// there and is what it is said to be. The last one gets everything right, and
-// nothing is left behind.
+// TestServeChaos kills real servers at random moments while their inputs change and fail. Every
+// artifact that a server publishes, over HTTP and on disk, must exist and match its digest. The
+// last server must bring every object up to date, and must leave nothing behind.
 func TestServeChaos(t *testing.T) {
 	t.Parallel()
 	w := newChaos(t)
@@ -239,7 +238,7 @@ func TestServeChaos(t *testing.T) {
 			length *= 3
 		}
 		s := w.start(length)
-		if n%3 == 1 && s.url != "" { // the disk takes no more than small files, or none
+		if n%3 == 1 && s.url != "" { // writes fail beyond this file size
 			room := uint64([]int{0, 300, 2000, 8 << 10}[w.rand.IntN(4)])
 			if unix.Prlimit(s.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: room, Max: room}, nil) == nil {
 				w.full++

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// chaosOrigins are servers of every kind, whose content moves, and which do not answer everything as they should.
+// chaosOrigins are servers of every kind. Their content changes, and some of their responses fail.
 type chaosOrigins struct {
 	t        *testing.T
 	repos    []*testenv.Repo
@@ -23,13 +23,13 @@ type chaosOrigins struct {
 	bucket   *testenv.StoreBucket
 	registry *testenv.Registry
 
-	git, index, s3, oci string       // what clients call: URLs, or hosts
-	bad                 atomic.Int64 // per cent of the requests that go wrong
+	git, index, s3, oci string       // URLs or hosts for clients
+	bad                 atomic.Int64 // percentage of requests that fail
 
 	mu       sync.Mutex
 	password string
-	stalled  chan struct{} // closed to end all stalls
-	moves    []int         // of each repository, chart, bucket and image: what it has last
+	stalled  chan struct{} // closed to end all stalled requests
+	moves    []int         // number of changes of each repository, chart, bucket and image
 	rand     *rand.Rand
 }
 
@@ -60,7 +60,8 @@ func newOrigins(t *testing.T, seed uint64) *chaosOrigins {
 	return o
 }
 
-// allow lets everybody have all repositories but the first, which wants the password of now.
+// allow permits all requests to every repository but the first, which requires the current
+// password.
 func (o *chaosOrigins) allow(r *http.Request) bool {
 	if !strings.HasPrefix(r.URL.Path, "/repo0.git") {
 		return true
@@ -71,7 +72,7 @@ func (o *chaosOrigins) allow(r *http.Request) bool {
 	return password == o.password
 }
 
-// rotate makes another password the right one, and returns it.
+// rotate sets a new password and returns it.
 func (o *chaosOrigins) rotate() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,13 +80,13 @@ func (o *chaosOrigins) rotate() string {
 	return o.password
 }
 
-// token is in the newest content of an origin.
+// token returns a text that only the newest content of an origin contains.
 func (o *chaosOrigins) token(i int) string { return fmt.Sprintf("token-%d-%d.", i, o.moves[i]) }
 
-// version is that of the newest chart.
+// version returns the version of the newest chart.
 func (o *chaosOrigins) version() string { return fmt.Sprintf("1.0.%d", o.moves[chaosRepos]) }
 
-// move has an origin have something new.
+// move changes the content of an origin.
 func (o *chaosOrigins) move(i int) {
 	o.moves[i]++
 	noise := make([]byte, o.rand.IntN(48<<10))
@@ -106,7 +107,7 @@ func (o *chaosOrigins) move(i int) {
 	}
 }
 
-// fail has requests go wrong, so many per cent; 0 ends those that stall, too.
+// fail makes the given percentage of requests fail. 0 also ends stalled requests.
 func (o *chaosOrigins) fail(percent int64) {
 	o.bad.Store(percent)
 	o.mu.Lock()
@@ -117,7 +118,7 @@ func (o *chaosOrigins) fail(percent int64) {
 	}
 }
 
-// serve lets a server answer, or does what goes wrong.
+// serve handles a request with next, or makes it fail.
 func (o *chaosOrigins) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if rand.Int64N(100) >= o.bad.Load() {
 		next.ServeHTTP(w, r)
@@ -138,7 +139,7 @@ func (o *chaosOrigins) serve(w http.ResponseWriter, r *http.Request, next http.H
 	}
 }
 
-// stall answers nothing until the client or the test has enough.
+// stall blocks until the client gives up or the faults end. It then aborts the response.
 func (o *chaosOrigins) stall(ctx context.Context) {
 	o.mu.Lock()
 	stalled := o.stalled
@@ -150,7 +151,7 @@ func (o *chaosOrigins) stall(ctx context.Context) {
 	panic(http.ErrAbortHandler)
 }
 
-// reset closes a connection so that the client gets an error at once.
+// reset resets the connection, so that the client gets an error immediately.
 func reset(w http.ResponseWriter) {
 	if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
 		if tcp, ok := c.(*net.TCPConn); ok {
@@ -160,7 +161,7 @@ func reset(w http.ResponseWriter) {
 	}
 }
 
-// A truncated answer ends early.
+// A truncated is a response writer that aborts the response after a number of bytes.
 type truncated struct {
 	http.ResponseWriter
 	left int

@@ -18,10 +18,10 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// An object is a document of docs/deploy.
+// An object is a document in docs/deploy.
 type object map[string]any
 
-// at returns what is at a path of keys; an index of a list is a number.
+// at returns the value at a path of keys. The index of a list is a number.
 func (o object) at(path string) any {
 	var value any = map[string]any(o)
 	for key := range strings.SplitSeq(path, ".") {
@@ -37,7 +37,7 @@ func (o object) at(path string) any {
 	return value
 }
 
-// deployed returns the documents of docs/deploy, by KIND/NAMESPACE/NAME.
+// deployed returns the documents of docs/deploy by KIND/NAMESPACE/NAME.
 func deployed(t *testing.T) map[string]object {
 	t.Helper()
 	files, err := filepath.Glob("../../docs/deploy/*.yaml")
@@ -46,7 +46,7 @@ func deployed(t *testing.T) map[string]object {
 	}
 	all := map[string]object{}
 	for _, file := range files {
-		if strings.Contains(file, "alerts") { // rules of Prometheus, which promtool checks
+		if strings.Contains(file, "alerts") { // Prometheus rules, which promtool checks
 			continue
 		}
 		for document := range strings.SplitSeq(read(t, file), "\n---\n") {
@@ -61,7 +61,7 @@ func deployed(t *testing.T) map[string]object {
 	return all
 }
 
-// same compares what a deployment says with what it has to say.
+// same compares each pair of values: the deployed one and the expected one.
 func same(t *testing.T, pairs map[string][2]any) {
 	t.Helper()
 	for what, pair := range pairs {
@@ -71,8 +71,9 @@ func same(t *testing.T, pairs map[string][2]any) {
 	}
 }
 
-// The manifests name each other as they are called, run no container as root, and give
-// the test runner the permissions that the specification names for chart tests alone.
+// TestDeployedManifests checks that references between the manifests match, that no container runs
+// as root, and that the test runner has exactly the permissions that the specification names for
+// chart tests.
 func TestDeployedManifests(t *testing.T) {
 	all := deployed(t)
 	same(t, map[string][2]any{
@@ -113,7 +114,7 @@ func TestDeployedManifests(t *testing.T) {
 			"capabilities":                  {container.at("securityContext.capabilities.drop"), []any{"ALL"}},
 		})
 		args := words(container.at("args"))
-		if d.command == "serve" { // its image takes the name of any command
+		if d.command == "serve" { // its image accepts any command name
 			testenv.Equal(t, args[0], d.command, "%s runs %v", d.name, args)
 			args = args[1:]
 		}
@@ -135,8 +136,8 @@ func TestDeployedManifests(t *testing.T) {
 	}
 }
 
-// The unit of systemd starts the command with flags that it has, and gives it
-// what they name.
+// TestDeployedUnit checks that the systemd unit starts the command with flags that exist, and
+// provides the files and directories that they name.
 func TestDeployedUnit(t *testing.T) {
 	settings := map[string]string{}
 	for _, m := range regexp.MustCompile(`(?m)^(\w+)=(.*)$`).FindAllStringSubmatch(read(t, "../../docs/deploy/headgate-serve.service"), -1) {
@@ -162,7 +163,7 @@ func TestDeployedUnit(t *testing.T) {
 	}
 }
 
-// The recipes have the command begin with flags that it has, and not as root.
+// TestDockerfile checks that the recipes start the command with flags that exist, and not as root.
 func TestDockerfile(t *testing.T) {
 	stages := map[string]string{}
 	for _, stage := range strings.Split("\n"+read(t, "../../docs/deploy/Dockerfile"), "\nFROM ")[1:] {
@@ -198,7 +199,7 @@ func words(list any) (words []string) {
 	return words
 }
 
-// flagsOf parses the flags of a server, and has them describe one.
+// flagsOf parses the flags of a server with its own command and returns the listener flags.
 func flagsOf(t *testing.T, name string, args []string) listenFlags {
 	t.Helper()
 	var c *cobra.Command
@@ -218,8 +219,8 @@ func flagsOf(t *testing.T, name string, args []string) listenFlags {
 	return f
 }
 
-// The alerts say what is wrong and what to do, and lead to a heading of a document. promtool
-// checks them in the module e2e.
+// TestDeployedAlerts checks that each alert says what is wrong and what to do, and links to a
+// heading of a document. The module e2e checks the rules with promtool.
 func TestDeployedAlerts(t *testing.T) {
 	var rules struct {
 		Groups []struct {

@@ -67,14 +67,14 @@ func (p *program) runDiff(ctx context.Context, f *sourceFlags, args []string) er
 		c.Changes, names = append(c.Changes, d), append(names, d.Path)
 		lines = append(lines, []string{d.Path, d.Change, strings.Join(d.What, ", "), d.Before.String(), d.After.String()})
 		if !f.prints() {
-			break // one is enough for the exit code
+			break // one change determines the exit code
 		}
 	}
 	c.Same = len(c.Changes) == 0
 	switch {
 	case f.output == "patch" && f.prints():
 		err = c.patch(p.stdout)
-	case !c.Same || f.output != "table": // which is not there without a change
+	case !c.Same || f.output != "table": // a table without changes is not printed
 		err = p.result(&f.outputFlags, c, names, lines)
 	}
 	if err == nil && !c.Same {
@@ -83,7 +83,7 @@ func (p *program) runDiff(ctx context.Context, f *sourceFlags, args []string) er
 	return err
 }
 
-// shown returns an argument without the credentials of a URL.
+// shown returns an argument. If it is a URL, credentials are removed.
 func shown(arg string) string {
 	if strings.Contains(arg, "://") {
 		return redact.Query(redact.Password(arg))
@@ -91,8 +91,8 @@ func shown(arg string) string {
 	return arg
 }
 
-// about says what an error is about, and keeps its exit code. Without -f there are
-// flags in place of fields.
+// about prefixes an error with its subject and keeps its exit code. Without -f
+// the text names flags instead of fields.
 func (s *session) about(arg string, err error) error {
 	text := err.Error()
 	if len(s.flags.files) == 0 {
@@ -101,8 +101,8 @@ func (s *session) about(arg string, err error) error {
 	return &exitError{codeOf(err), fmt.Errorf("%s: %s%s", redact.String(arg), text, unreachable(err))}
 }
 
-// tree opens what an argument of diff names: an archive or an artifact, if it is
-// neither a URL nor a directory.
+// tree opens an argument of diff: a URL, a directory, or else an archive or
+// artifact.
 func (s *session) tree(ctx context.Context, arg string) (fs.FS, error) {
 	var r ruled
 	var err error
@@ -133,7 +133,7 @@ func (s *session) tree(ctx context.Context, arg string) (fs.FS, error) {
 	return r.rules.View(ctx, r.tree), nil
 }
 
-// A comparison is what diff found.
+// A comparison is the result of diff.
 type comparison struct {
 	Before  string       `json:"before"`
 	After   string       `json:"after"`
@@ -147,12 +147,12 @@ type comparison struct {
 type difference struct {
 	Path   string   `json:"path"`
 	Change string   `json:"change"`         // added, removed or changed
-	What   []string `json:"what,omitempty"` // of what changed: type, mode, content
+	What   []string `json:"what,omitempty"` // type, mode or content, if it was changed
 	Before *side    `json:"before,omitempty"`
 	After  *side    `json:"after,omitempty"`
 }
 
-// A side is an entry of one of the artifacts.
+// A side is a file or directory in one of the two artifacts.
 type side struct {
 	Type       string `json:"type"` // file or directory
 	Executable bool   `json:"executable,omitempty"`
@@ -201,7 +201,8 @@ func differenceOf(c artifact.Change) difference {
 	return d
 }
 
-// patch writes a unified diff of each text file, and a comment about everything else.
+// patch writes a unified diff of each text file, and a comment line for every
+// other change.
 func (c *comparison) patch(w io.Writer) error {
 	for _, d := range c.Changes {
 		before, beforeName, textBefore, err := c.version(0, d.Before, d.Path)
@@ -226,15 +227,15 @@ func (c *comparison) patch(w io.Writer) error {
 	return nil
 }
 
-// version returns the content of a path in tree i, how patch names it, and whether
-// a terminal can show it.
+// version returns the content of a path in tree i, its name in the patch, and
+// whether a terminal can show it.
 func (c *comparison) version(i int, s *side, path string) (text []byte, name string, shown bool, err error) {
 	const most = 1 << 20 // bytes
 	if s == nil || s.Type != "file" {
 		return nil, "/dev/null", true, nil
 	}
 	if name = [2]string{"a/", "b/"}[i] + path; strings.Contains(path, " ") {
-		name += "\t" // ends the name, for patch
+		name += "\t" // marks the end of a name with spaces for patch
 	}
 	if s.Size > most {
 		return nil, name, false, nil

@@ -33,11 +33,11 @@ import (
 
 var released = flag.String("headgate", "", "directory of the headgate that documents run, in place of the one of this test")
 
-// The commands of documents do what they say. Blocks with a name are files, sh
-// and console blocks are typed into a shell, and of CI recipes the script is.
-// What console blocks show is compared but for digests, times and numbers;
-// -update writes it. Servers of example.org are on this machine, behind a
-// proxy; each document has an address of loopback of its own for 127.0.0.1.
+// TestDocs checks that the commands in documents do what the text says. Named blocks are files, sh
+// and console blocks are typed into a shell, and the scripts of CI recipes are run. The output in
+// console blocks is compared except for digests, times and numbers; -update writes it. Local
+// servers replace those of example.org, behind a proxy. Each document replaces 127.0.0.1 by its own
+// loopback address.
 func TestDocs(t *testing.T) {
 	world := standIns(t)
 	var sessions *commandSessions
@@ -78,10 +78,10 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// alike returns a text without what differs from run to run, and without lines of progress.
+// alike returns a text without the parts that differ between runs, and without progress lines.
 func alike(text string) string {
 	text = regexp.MustCompile(`(?m)^.*(: receiving |: asking | done; ).*\n`).ReplaceAllString(text, "")
-	for _, like := range [][2]string{ // in order: an ID may be of digits alone
+	for _, like := range [][2]string{ // in this order: an ID may have digits only
 		{`\b[0-9a-f]{7,}\b`, "HEX"}, {`[ \t]+`, " "}, {`\b\d[\d.:TZ-]*(ms|µs|s|m|h|d| ?[kMG]i?B| B)?\b`, "N"}, {`-{2,}`, "-"},
 	} {
 		text = regexp.MustCompile(like[0]).ReplaceAllString(text, like[1])
@@ -89,19 +89,19 @@ func alike(text string) string {
 	return regexp.MustCompile(`N( ?N)+`).ReplaceAllString(text, "N")
 }
 
-// A docShell is a bash in a directory of its own. Commands of headgate that are plain words are
-// executed by sessions, if there are some.
+// A docShell is a bash in its own directory. If there are sessions, they execute the headgate
+// commands that are plain words.
 type docShell struct {
 	t        *testing.T
 	sessions *commandSessions
 	dir      string
 	loopback string
 	shell    io.Writer
-	pipe     *os.File // what it prints
+	pipe     *os.File // its output
 	out      *bufio.Reader
 }
 
-// prelude has the programs that a test cannot run.
+// prelude replaces the programs that a test cannot run.
 const prelude = `set -e
 go() { if [ "$1" != install ]; then command go "$@"; fi; }
 docker() { :; }; kubectl() { :; }; sudo() { :; }; cosign() { :; }; helm() { :; }
@@ -139,7 +139,8 @@ func (s *docShell) start(world []string) {
 	s.send(prelude)
 }
 
-// goEnv are the variables with the cache of go, where it installs, and its flags: what debuggers want is not linked.
+// goEnv returns the cache directory, install directory and flags of the go command. Binaries are
+// linked without debug information.
 var goEnv = sync.OnceValue(func() []string {
 	out, err := exec.Command("go", "env", "GOCACHE", "GOPATH", "GOFLAGS").Output()
 	if err != nil {
@@ -149,7 +150,7 @@ var goEnv = sync.OnceValue(func() []string {
 	return []string{"GOCACHE=" + lines[0], "GOPATH=" + lines[1], "GOFLAGS=" + lines[2] + " -ldflags=-w"}
 })
 
-// send has the shell do lines, and returns what they print. The test ends when one fails.
+// send runs lines in the shell and returns their output. If a line fails, it ends the test.
 func (s *docShell) send(lines string) string {
 	s.t.Helper()
 	const mark = "\x01done"
@@ -175,7 +176,8 @@ var (
 	intervals   = regexp.MustCompile(`--interval \d+s`)
 )
 
-// enter types a line. A server, which ends in &, is waited for until it listens.
+// enter types a line. If it starts a server, that is if it ends with &, enter waits until the
+// server listens.
 func (s *docShell) enter(line string) string {
 	s.t.Helper()
 	line = s.local(line)
@@ -222,7 +224,8 @@ func (s *docShell) enter(line string) string {
 	return out
 }
 
-// execute has a session execute a command of plain words, where the shell is and with its variables.
+// execute runs a command of plain words in a session, in the directory and with the variables of
+// the shell.
 func (s *docShell) execute(line, code string) string {
 	s.t.Helper()
 	args, err := cmdline.Words(line)
@@ -236,12 +239,12 @@ func (s *docShell) execute(line, code string) string {
 	return string(a.Out)
 }
 
-// local returns a text with the address that stands for 127.0.0.1 here.
+// local returns a text in which the document's loopback address replaces 127.0.0.1.
 func (s *docShell) local(text string) string {
 	return strings.ReplaceAll(text, "127.0.0.1", s.loopback)
 }
 
-// console types the commands of a block, and returns it with what they print.
+// console types the commands of a block, and returns the block with their output.
 func (s *docShell) console(text string) string {
 	s.t.Helper()
 	me, err := user.Current()
@@ -264,8 +267,8 @@ func (s *docShell) file(name, text string) {
 	must(s.t, os.WriteFile(file, []byte(s.local(text)), 0o644))
 }
 
-// recipe types the commands of headgate in a workflow of GitHub or a pipeline of GitLab, and
-// does what the action and the template of GitLab do with their inputs.
+// recipe types the headgate commands of a GitHub workflow or GitLab pipeline. For the action and
+// the GitLab template it does what they do with their inputs.
 func (s *docShell) recipe(world []string, b block) {
 	if !strings.HasPrefix(b.name, ".git") {
 		return
@@ -311,7 +314,8 @@ func (s *docShell) recipe(world []string, b block) {
 	walk("", &tree)
 }
 
-// The picture of a terminal shows what the first commands of the README print on one; -update draws it.
+// TestDocsTerminal checks that the picture of a terminal shows what the first commands of the
+// README print there; -update draws it.
 func TestDocsTerminal(t *testing.T) {
 	const file = "../../docs/images/terminal.svg"
 	s := &docShell{t: t, dir: t.TempDir()}
@@ -332,7 +336,7 @@ func TestDocsTerminal(t *testing.T) {
 			cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.dir, append(append(os.Environ(), world...), "NO_COLOR=", "GORACE=atexit_sleep_ms=0"), tty, tty
 			testenv.Equal(t, cmd.Run(), nil, line)
 		})
-		shown = regexp.MustCompile(`.*\x1b\[K`).ReplaceAllString(strings.ReplaceAll(shown, "\r\n", "\n"), "") // what was drawn over
+		shown = regexp.MustCompile(`.*\x1b\[K`).ReplaceAllString(strings.ReplaceAll(shown, "\r\n", "\n"), "") // drops what was overwritten
 		lines = append(append(lines, "$ "+line), strings.Split(strings.TrimSuffix(shown, "\n"), "\n")...)
 	}
 	picture := svg(lines)
@@ -345,7 +349,7 @@ func TestDocsTerminal(t *testing.T) {
 	testenv.Equal(t, text(read(t, file)), text(picture), "the picture shows")
 }
 
-// svg draws lines of a terminal, 8 pixels for a column, with the colours of READY.
+// svg draws lines of a terminal with 8 pixels per column, and colours the READY cells.
 func svg(lines []string) string {
 	colours := strings.NewReplacer("\x1b[32m", `<tspan fill="#5fd38d">`, "\x1b[31m", `<tspan fill="#ff7b72">`, "\x1b[33m", `<tspan fill="#e3b341">`, "\x1b[0m", "</tspan>")
 	var text strings.Builder
@@ -363,8 +367,8 @@ func svg(lines []string) string {
 		"<rect width=\"100%%\" height=\"100%%\" rx=\"8\" fill=\"#14181d\"/>\n%s</svg>\n", 32+8*widest, 28+19*len(lines), text.String())
 }
 
-// standIns starts the servers of documents and a proxy to them, and returns the
-// variables that lead there.
+// standIns starts the servers that documents use and a proxy to them. It returns the variables that
+// configure clients to use them.
 func standIns(t *testing.T) []string {
 	repo := testenv.NewRepo(t)
 	repo.Tag("v1.2.3", repo.Commit(testenv.Commit{Branch: "main", Message: "first", Files: fstest.MapFS{

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write what documents show of the command anew")
 
-// pages returns the documents that show commands.
+// pages returns the paths of the documents that show commands.
 func pages(t *testing.T) []string {
 	t.Helper()
 	all, err := filepath.Glob("../../docs/*.md")
@@ -36,7 +36,8 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// A block is a fenced block of a document: its language, the name behind it, and its text.
+// A block is a fenced code block of a document: its language, the name after the language, and its
+// text.
 type block struct{ lang, name, text string }
 
 var blockForm = regexp.MustCompile("(?ms)^```(\\w+)(?: (\\S+))?\n(.*?)^```$")
@@ -48,7 +49,7 @@ func blocks(text string) (all []block) {
 	return all
 }
 
-// referencePages returns the documents that list what there is.
+// referencePages returns the paths of the reference documents.
 func referencePages(t *testing.T) []string {
 	t.Helper()
 	all, err := filepath.Glob("../../docs/reference/*.md")
@@ -58,7 +59,7 @@ func referencePages(t *testing.T) []string {
 	return all
 }
 
-// examplePages returns the documents of the examples.
+// examplePages returns the paths of the documents of the examples.
 func examplePages(t *testing.T) []string {
 	t.Helper()
 	all, err := filepath.Glob("../../examples/*/README.md")
@@ -68,7 +69,7 @@ func examplePages(t *testing.T) []string {
 	return append(all, "../../examples/README.md")
 }
 
-// The objects in documents are valid and have no warnings.
+// TestDocsManifests checks that objects in documents are valid and cause no warnings.
 func TestDocsManifests(t *testing.T) {
 	for _, page := range append(pages(t), referencePages(t)...) {
 		for _, b := range blocks(read(t, page)) {
@@ -83,7 +84,7 @@ func TestDocsManifests(t *testing.T) {
 	}
 }
 
-// Commands that documents show and no test types have the flags that they show.
+// TestDocsUsage checks that flags in documents exist, for the commands that no other test types.
 func TestDocsUsage(t *testing.T) {
 	for _, page := range pages(t) {
 		for _, m := range regexp.MustCompile(`(?m)^    headgate (.*?)(?: +#.*)?$`).FindAllStringSubmatch(read(t, page), -1) {
@@ -96,7 +97,7 @@ func TestDocsUsage(t *testing.T) {
 	}
 }
 
-// Links in documents lead to files, and to headings of them.
+// TestDocsLinks checks that links in documents lead to existing files and headings.
 func TestDocsLinks(t *testing.T) {
 	for _, page := range append(append(append(pages(t), referencePages(t)...), examplePages(t)...), "../../CONTRIBUTING.md", "../../CHANGELOG.md", "../../SECURITY.md") {
 		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(read(t, page), -1) {
@@ -127,7 +128,7 @@ func headings(text string) (all []string) {
 	return all
 }
 
-// The reference of the command is what its help says; -update writes it.
+// TestDocsCommands checks that the command reference is equal to the help texts; -update writes it.
 func TestDocsCommands(t *testing.T) {
 	var out bytes.Buffer
 	fmt.Fprint(&out, "# Command line\n\nThis page is made of the command's help: `go test ./cmd/headgate -run TestDocsCommands -update`.\n"+
@@ -203,13 +204,13 @@ func TestDocsCommands(t *testing.T) {
 	}
 }
 
-// long returns what follows the two dashes in a row of a flag.
+// long returns the text after the two dashes in the row of a flag.
 func long(row string) string {
 	_, name, _ := strings.Cut(row, "--")
 	return name
 }
 
-// The table of verdicts is that of [rollout.HookType.Judge].
+// TestDocsVerdicts checks that the table of verdicts agrees with [rollout.HookType.Judge].
 func TestDocsVerdicts(t *testing.T) {
 	rows := regexp.MustCompile("(?m)^\\| `([a-z-]+)`(?: \\(default\\))? \\| ([a-z ]+) \\| ([a-z ]+) \\| ([a-z ]+) \\| (yes|no) \\|$").FindAllStringSubmatch(read(t, "../../docs/reference/canaries.md"), -1)
 	if len(rows) != 8 {

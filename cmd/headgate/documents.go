@@ -26,10 +26,10 @@ import (
 	"github.com/headgate-io/headgate/source/serve/api"
 )
 
-// documentFlags say which documents are read, and which of them count.
+// documentFlags select the documents that are read, and the objects in them.
 type documentFlags struct {
 	files   []string
-	counts  []int // how many objects the set had after each of files
+	counts  []int // number of objects in the set after each of files
 	exclude []string
 	verbose bool
 	selection
@@ -40,7 +40,7 @@ func (f *documentFlags) register(c *cobra.Command) {
 	f.selection.register(c)
 }
 
-// registerFiles adds the flags of documents of which all count.
+// registerFiles adds the flags of documents for commands that use all objects in them.
 func (f *documentFlags) registerFiles(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringArrayVarP(&f.files, "filename", "f", nil, "`FILE`, directory or - (standard input) with objects and Secrets; repeatable")
@@ -48,17 +48,16 @@ func (f *documentFlags) registerFiles(c *cobra.Command) {
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "list the documents of other kinds; a Kustomization with its source")
 }
 
-// A selection says which objects are meant: those that arguments name, of a namespace,
-// or with labels.
+// A selection selects objects by argument, by namespace and by label.
 type selection struct {
 	namespace  string
 	everywhere bool
 	selector   string
 	all        bool
-	refs       []objectArgument // none for all
+	refs       []objectArgument // empty selects all
 }
 
-// An objectArgument names an object, or all of a kind.
+// An objectArgument names one object, or all objects of a kind.
 type objectArgument struct {
 	source.Reference
 	written string // the same, with the kind as the user wrote it
@@ -72,12 +71,12 @@ func (f *selection) register(c *cobra.Command) {
 	fl.BoolVar(&f.all, "all", false, "all objects (the default of commands that do not need names)")
 }
 
-// narrows reports whether flags leave objects out.
+// narrows reports whether the flags exclude any objects.
 func (f *selection) narrows() bool { return f.namespace != "" && !f.everywhere || f.selector != "" }
 
-// choose reads arguments as kubectl and flux have them: KIND/NAME, KIND, KIND,KIND or
-// KIND NAME..., also behind the word sources. No argument, or all, means all objects; some
-// commands need names.
+// choose parses arguments in the forms of kubectl and flux: KIND/NAME, KIND, KIND,KIND or KIND
+// NAME..., each also after the word sources. No argument, or all, selects all objects. If needed is
+// set, the command requires names.
 func (f *selection) choose(args []string, needed bool) error {
 	needed = needed && !f.all && !f.narrows()
 	for len(args) > 0 && (args[0] == "source" || args[0] == "sources" || args[0] == "all" && !needed) {
@@ -87,7 +86,7 @@ func (f *selection) choose(args []string, needed bool) error {
 		return usage("name objects as KIND/NAME, or select some with --all, -n or -l")
 	}
 	if len(args) > 1 && !strings.Contains(args[0]+args[1], "/") {
-		if _, err := source.ParseReference(args[1]); err != nil { // it is no kind, so a name
+		if _, err := source.ParseReference(args[1]); err != nil { // not a kind, so it is a name
 			kind := args[0] + "/"
 			args = mapped(args[1:], func(name string) string { return kind + name })
 		}
@@ -110,7 +109,7 @@ func (f *selection) choose(args []string, needed bool) error {
 	return nil
 }
 
-// names reports whether an object is meant, whatever its labels are.
+// names reports whether the arguments and the namespace select an object, whatever its labels are.
 func (f *selection) names(ref source.Reference) bool {
 	if len(f.refs) == 0 {
 		return f.namespace == "" || f.everywhere || ref.Namespace == f.namespace
@@ -118,7 +117,7 @@ func (f *selection) names(ref source.Reference) bool {
 	return slices.ContainsFunc(f.refs, func(r objectArgument) bool { return r.Selects(ref) })
 }
 
-// selects reports whether an object with labels is meant.
+// selects reports whether the selection includes an object with these labels.
 func (f *selection) selects(ref source.Reference, labels map[string]string) bool {
 	if !f.names(ref) {
 		return false
@@ -128,7 +127,7 @@ func (f *selection) selects(ref source.Reference, labels map[string]string) bool
 		name, want, compares := strings.Cut(name, "=")
 		name, differs := strings.CutSuffix(name, "!")
 		value, there := labels[strings.TrimSpace(name)]
-		want = strings.TrimSpace(strings.TrimPrefix(want, "=")) // == is = as well
+		want = strings.TrimSpace(strings.TrimPrefix(want, "=")) // "==" means "="
 		if term != "" && (compares && (value == want && there) == differs || !compares && there == not) {
 			return false
 		}
@@ -136,8 +135,8 @@ func (f *selection) selects(ref source.Reference, labels map[string]string) bool
 	return true
 }
 
-// missing says which names mean nothing of what was found, or more than one object if
-// they have to be unique.
+// missing returns an error for names that match no object in found and, if unique is set, for names
+// that match more than one.
 func (f *selection) missing(found []source.Reference, unique bool) error {
 	var errs []error
 	for _, ref := range f.refs {
@@ -158,7 +157,8 @@ func (f *selection) missing(found []source.Reference, unique bool) error {
 	return errors.Join(errs...)
 }
 
-// filter selects on a server what one name selects; of several the client selects.
+// filter returns the filter for a server. A filter has room for one name: with several names the
+// client selects.
 func (f *selection) filter() (filter api.Filter) {
 	if len(f.refs) == 1 {
 		filter.Kind, filter.Namespace, filter.Name = f.refs[0].Kind, f.refs[0].Namespace, f.refs[0].Name
@@ -168,26 +168,27 @@ func (f *selection) filter() (filter api.Filter) {
 	return filter
 }
 
-// A session is what the commands on sources share.
+// A session holds the state that the commands on sources share.
 type session struct {
 	*program
 	flags   *sourceFlags
 	set     *source.Set
-	bad     error // objects that did not decode; the others go on
-	typed   bool  // the objects are what URLs and flags say
+	bad     error // errors of objects that did not decode; the others are processed
+	typed   bool  // URLs and flags define the objects
 	env     source.Env
 	origins headgate.Origins // without a cache
-	opened  []io.Closer      // what it reads
+	opened  []io.Closer      // closed by close
 }
 
-// close closes what the session reads.
+// close closes the files and content that the session opened.
 func (s *session) close() {
 	for _, c := range s.opened {
 		c.Close()
 	}
 }
 
-// open reads the objects and prepares their environment.
+// open reads the documents and prepares the environment of the objects. The caller closes the
+// session.
 func (p *program) open(f *sourceFlags) (*session, error) {
 	s := &session{program: p, flags: f, set: new(source.Set), origins: p.origins("")}
 	var err error
@@ -202,7 +203,7 @@ func (p *program) open(f *sourceFlags) (*session, error) {
 	return s, nil
 }
 
-// skipped tells of documents of other kinds.
+// skipped prints how many documents of other kinds there are. With verbose it also lists them.
 func (p *program) skipped(others []source.Other, count int, verbose bool) {
 	for _, o := range others {
 		if verbose {
@@ -214,8 +215,8 @@ func (p *program) skipped(others []source.Other, count int, verbose bool) {
 	}
 }
 
-// load reads documents into set. The error joins the defects; good objects are in
-// the set all the same. A Helm template in a directory is a warning of the set.
+// load reads documents into set. It returns the joined errors of invalid documents; set has the
+// valid objects nevertheless. A Helm template in a directory adds a warning to the set.
 func (p *program) load(set *source.Set, f *documentFlags) error {
 	var errs []error
 	for _, name := range f.files {
@@ -238,15 +239,15 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 	return s, objects, err
 }
 
-// warnOfUnused warns of the values of --from that replace the origin of no object. Which
-// submodules there are is not known yet.
+// warnOfUnused warns of the values of --from that replace the origin of no object. It does not warn
+// if a repository has submodules, whose URLs are not known yet.
 func (s *session) warnOfUnused(objects []source.Object) {
 	for _, url := range slices.Sorted(maps.Keys(s.env.Local)) {
 		url = redact.String(url)
 		used := func(obj source.Object) bool {
 			g, git := obj.(*source.GitRepository)
 			origin := source.OriginOf(obj)
-			return git && g.Spec.RecurseSubmodules || origin == url || strings.HasPrefix(url, origin+"/") // a chart of a registry
+			return git && g.Spec.RecurseSubmodules || origin == url || strings.HasPrefix(url, origin+"/") // the charts of a registry are below its URL
 		}
 		if !slices.ContainsFunc(objects, used) {
 			s.warn(fmt.Errorf("--from %s replaces nothing: it is the spec.url of no object, nor ENDPOINT/BUCKET of a Bucket", url))
@@ -254,7 +255,7 @@ func (s *session) warnOfUnused(objects []source.Object) {
 	}
 }
 
-// objects returns those of -f that args name, or those that URLs stand for.
+// objects returns the objects of -f that args name, or without -f the objects that URLs define.
 func (s *session) objects(ctx context.Context, args []string) (objects []source.Object, err error) {
 	s.typed = len(s.flags.files) == 0
 	switch {
@@ -284,8 +285,8 @@ func (s *session) objects(ctx context.Context, args []string) (objects []source.
 	return objects, nil
 }
 
-// selected returns the objects that args name, or all, as far as the flags select
-// them. Once some are not selected, what is wrong with other documents is a warning.
+// selected returns the objects of -f that args and flags select. If they leave out some objects,
+// errors of the other documents become warnings.
 func (s *session) selected(args []string) ([]source.Object, error) {
 	if err := s.flags.choose(args, false); err != nil {
 		return nil, err
@@ -294,13 +295,13 @@ func (s *session) selected(args []string) ([]source.Object, error) {
 		if ref.Name == "" {
 			continue
 		}
-		if _, err := s.set.Find(ref.written); err != nil { // what did not decode may be what was named
+		if _, err := s.set.Find(ref.written); err != nil { // the named object may be one that did not decode
 			return nil, &exitError{exitUsage, errors.Join(s.bad, err)}
 		}
 	}
 	var objects []source.Object
 	names := map[string]bool{}
-	var outputs []source.Reference // of selected generators, which are before them
+	var outputs []source.Reference // outputs of selected generators, which precede them
 	for _, obj := range s.set.Objects {
 		ref := source.ReferenceTo(obj)
 		if s.flags.selects(ref, obj.Head().Metadata.Labels) || slices.Contains(outputs, ref) {
@@ -328,7 +329,7 @@ func (s *session) selected(args []string) ([]source.Object, error) {
 	return objects, nil
 }
 
-// decoded returns the object of a document.
+// decoded returns the object that a document defines.
 func decoded(document string) (source.Object, error) {
 	set := new(source.Set)
 	if err := set.Decode("status", strings.NewReader(document)); err != nil {
@@ -337,10 +338,11 @@ func decoded(document string) (source.Object, error) {
 	if len(set.Objects) == 0 {
 		return nil, errors.New("it is no document of a source")
 	}
-	return set.Objects[0], nil // behind a generator comes what it makes
+	return set.Objects[0], nil // the outputs of a generator follow it
 }
 
-// withoutGenerators returns the objects that can have artifacts: a generator is named with what it makes.
+// withoutGenerators returns the objects that can have artifacts. It leaves out generators, because
+// their outputs are listed too.
 func withoutGenerators(objects []source.Object) []source.Object {
 	return slices.DeleteFunc(slices.Clone(objects), func(obj source.Object) bool {
 		_, generator := obj.(*source.ArtifactGenerator)
@@ -348,19 +350,21 @@ func withoutGenerators(objects []source.Object) []source.Object {
 	})
 }
 
-// argumentOf names an object as its document does, in the form that commands take.
+// argumentOf returns KIND/NAMESPACE/NAME of an object as an argument of commands, with the kind as
+// in its document.
 func argumentOf(obj source.Object) string {
 	o := source.Involved(obj)
 	return sourceName(source.Reference{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})
 }
 
-// sourceName writes a reference as commands take it.
+// sourceName formats a reference as an argument of commands.
 func sourceName(ref source.Reference) string {
 	parts := slices.DeleteFunc([]string{strings.ToLower(ref.Kind), ref.Namespace, ref.Name}, func(part string) bool { return part == "" })
 	return strings.Join(parts, "/")
 }
 
-// addressOf returns the address of obj; one that has none is refused later, by name.
+// addressOf returns the address of obj, or "" if it has none. Such objects are rejected later, with
+// their names.
 func addressOf(obj source.Object) string {
 	address, err := source.Address(obj)
 	if err != nil {
@@ -369,15 +373,15 @@ func addressOf(obj source.Object) string {
 	return address
 }
 
-// completeObjects offers the objects in the files of -f that can be read; never those
-// on standard input, which is the user's terminal.
+// completeObjects completes the objects in the readable files of -f. It does not read standard
+// input, which is the user's terminal.
 func (f *documentFlags) completeObjects(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	set, quiet := new(source.Set), &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
 	_ = quiet.load(set, f)
 	return mapped(set.Objects, argumentOf), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeStored offers the objects of a store that can be read, and files.
+// completeStored completes the objects of a store that can be read, and files.
 func completeStored(dir *string) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		set, _ := ledgerOf(*dir).List()
@@ -385,7 +389,7 @@ func completeStored(dir *string) cobra.CompletionFunc {
 	}
 }
 
-// manifestFlags say where the documents of a rollout are.
+// manifestFlags name the documents of a rollout.
 type manifestFlags struct {
 	files   []string
 	secrets string
@@ -396,22 +400,22 @@ func (f *manifestFlags) register(c *cobra.Command) {
 	registerSecrets(c, &f.secrets)
 }
 
-// rolloutDocuments are the documents of a rollout, decoded.
+// rolloutDocuments are the decoded documents of a rollout.
 type rolloutDocuments struct {
 	canaries  []*rollout.Canary
 	warnings  []error
 	texts     []text
-	documents *source.Set // the Secrets among the documents
+	documents *source.Set // Secrets in the documents
 }
 
-// A text is a file that was read.
+// A text is the content of a file.
 type text struct {
 	name string
 	data []byte
 }
 
-// readDocuments reads the documents. Their warnings are told with an error, or else
-// by the caller.
+// readDocuments reads the documents. If it fails, it prints their warnings; otherwise the caller
+// does.
 func (p *program) readDocuments(f *manifestFlags) (*rolloutDocuments, error) {
 	if len(f.files) == 0 {
 		return nil, usage("give a Canary with -f")
@@ -423,7 +427,7 @@ func (p *program) readDocuments(f *manifestFlags) (*rolloutDocuments, error) {
 			b.texts = append(b.texts, t)
 			canaries, warnings, err := rollout.Decode(t.name, bytes.NewReader(t.data))
 			b.canaries, b.warnings = append(b.canaries, canaries...), append(b.warnings, warnings...)
-			if err == nil { // or the same defects are told twice
+			if err == nil { // otherwise defects are reported twice
 				err = b.documents.Decode(t.name, bytes.NewReader(t.data))
 			}
 			return err
@@ -437,8 +441,9 @@ func (p *program) readDocuments(f *manifestFlags) (*rolloutDocuments, error) {
 	return b, nil
 }
 
-// refusal returns what no analysis of a canary starts with. Decode has warned of
-// the same, with the line: that is the error then, and no warning any more.
+// refusal returns the reasons why a canary cannot be analyzed. Decode has added the same reasons to
+// the warnings, with their lines. refusal returns those as errors and removes them from the
+// warnings.
 func (b *rolloutDocuments) refusal(c *rollout.Canary) error {
 	var located []error
 	rules := document.Split(c.Check())
@@ -452,19 +457,19 @@ func (b *rolloutDocuments) refusal(c *rollout.Canary) error {
 	return errors.Join(located...)
 }
 
-// decode decodes the texts of a value of -f: of a file, standard input, or the files of a
-// directory that are named like documents, as [source.Set.DecodeFS] does, without what exclude
-// and the files .headgateignore in it leave out. Good ones are decoded all the same if others
-// are defective. A Helm template in a directory is a warning.
+// decode decodes the content of one value of -f: a file, standard input, or the files of a
+// directory that have the names of documents, as [source.Set.DecodeFS] does. It skips files that
+// exclude and .headgateignore exclude. It decodes valid files even if others fail. A Helm template
+// in a directory adds a warning.
 func (p *program) decode(root string, exclude []string, warnings *[]error, decode func(text) error) error {
 	read := func(name string, f io.ReadCloser, err error) error {
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		data, err := io.ReadAll(io.LimitReader(f, source.MaxStream+1)) // one byte more than decoders take
+		data, err := io.ReadAll(io.LimitReader(f, source.MaxStream+1)) // one byte more than the decoders' limit
 		if err != nil {
-			return err // of half a document fields may be missing
+			return err // a truncated document may lack fields
 		}
 		if err = decode(text{name, data}); err != nil && name != root && bytes.Contains(data, []byte("{{")) {
 			err = errors.New("is a Helm template, which is not read: leave it out with --exclude, or in .headgateignore")
@@ -498,7 +503,7 @@ func (p *program) decode(root string, exclude []string, warnings *[]error, decod
 		if err == nil {
 			info, err = fs.Stat(dir, file)
 		}
-		if err == nil && info.Mode().IsRegular() { // a pipe would wait for its writer
+		if err == nil && info.Mode().IsRegular() { // opening a pipe would block until a writer opens it
 			f, open := dir.Open(file)
 			err = read(path.Join(filepath.ToSlash(root), file), f, open)
 		}
@@ -507,7 +512,7 @@ func (p *program) decode(root string, exclude []string, warnings *[]error, decod
 	return errors.Join(errs...)
 }
 
-// find returns the canary called NAME or NAMESPACE/NAME, with "" the only one there is.
+// find returns the canary called NAME or NAMESPACE/NAME. If name is "", there must be exactly one.
 func (b *rolloutDocuments) find(name string) (*rollout.Canary, error) {
 	var found []*rollout.Canary
 	var names []string
@@ -531,8 +536,8 @@ func (b *rolloutDocuments) find(name string) (*rollout.Canary, error) {
 	return nil, usage("several canaries: name one of %s", there)
 }
 
-// chosenCanary reads the manifests and returns the canary that is named, if an
-// analysis runs with it.
+// chosenCanary reads the manifests and returns the named canary. It fails if the canary cannot be
+// analyzed.
 func (p *program) chosenCanary(f *manifestFlags, name string) (*rollout.Canary, *rolloutDocuments, error) {
 	b, err := p.readDocuments(f)
 	if err != nil {
@@ -546,7 +551,7 @@ func (p *program) chosenCanary(f *manifestFlags, name string) (*rollout.Canary, 
 	return canary, b, err
 }
 
-// collect reads the documents of one kind from all files.
+// collect decodes the documents of one kind from all files.
 func collect[T any](b *rolloutDocuments, decode func(string, io.Reader) ([]T, error)) ([]T, error) {
 	var all []T
 	var errs []error
@@ -557,10 +562,10 @@ func collect[T any](b *rolloutDocuments, decode func(string, io.Reader) ([]T, er
 	return all, errors.Join(errs...)
 }
 
-// nameOf is the canary as the commands name it.
+// nameOf returns NAMESPACE/NAME of a canary.
 func nameOf(c *rollout.Canary) string { return c.Namespace() + "/" + c.Metadata.Name }
 
-// secretsOf returns the Secrets of documents, of the directory dir and of the environment.
+// secretsOf returns a lookup of Secrets in documents, in the directory dir and in the environment.
 func (p *program) secretsOf(dir string, documents *source.Set) (rollout.Secrets, error) {
 	places, err := p.secretPlaces(dir, documents)
 	return func(ctx context.Context, namespace, name string) (map[string][]byte, error) {
@@ -569,15 +574,15 @@ func (p *program) secretsOf(dir string, documents *source.Set) (rollout.Secrets,
 	}, err
 }
 
-// completeCanaries offers the canaries in the files of -f.
+// completeCanaries completes the canaries in the files of -f.
 func completeCanaries(f *manifestFlags) cobra.CompletionFunc {
 	return offer(1, func(context.Context, *cobra.Command, []string) []string { return mapped(f.offered(), nameOf) })
 }
 
-// offered returns the canaries that can be read; none of standard input, which is the
-// user's terminal.
+// offered returns the canaries in the readable files of -f. It does not read standard input, which
+// is the user's terminal.
 func (f *manifestFlags) offered() []*rollout.Canary {
-	files := slices.Compact(slices.Sorted(slices.Values(f.files))) // flags are parsed twice for completion
+	files := slices.Compact(slices.Sorted(slices.Values(f.files))) // completion parses the flags twice
 	quiet := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
 	b, err := quiet.readDocuments(&manifestFlags{files: files})
 	if err != nil {

@@ -19,8 +19,9 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// Each example does what its README shows, in a copy of examples. What it prints is compared as that
-// of documents is; -update writes it. The command that it asks for is typed as soon as it is printed.
+// TestExamples runs a copy of each example and compares the output with its README, as for
+// documents; -update writes it. If the output asks the user to type a command, the test types it
+// immediately.
 func TestExamples(t *testing.T) {
 	scripts, err := filepath.Glob("../../examples/*/run")
 	if err != nil || len(scripts) < 5 {
@@ -43,7 +44,7 @@ func TestExamples(t *testing.T) {
 			for _, address := range []string{"ADDR", "TESTER", "PROXY"} {
 				env = append(env, address+"=127.0.0.1:0")
 			}
-			cmd := exec.CommandContext(t.Context(), "bash", "run") // not by its own name: it may be busy, as long as another test starts a process
+			cmd := exec.CommandContext(t.Context(), "bash", "run") // executing the file itself fails with "text file busy" while another test forks
 			cmd.Dir, cmd.Env, cmd.SysProcAttr = filepath.Join(dir, name), append(os.Environ(), env...), &syscall.SysProcAttr{Setpgid: true}
 			var errs bytes.Buffer
 			cmd.Stderr = &errs
@@ -76,7 +77,7 @@ func TestExamples(t *testing.T) {
 				t.Errorf("%v\n%s%s", err, shown, &errs)
 			}
 			for until := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-				syscall.Wait4(-cmd.Process.Pid, nil, syscall.WNOHANG, nil) // where another test made this process adopt orphans
+				syscall.Wait4(-cmd.Process.Pid, nil, syscall.WNOHANG, nil) // if another test made this process a subreaper
 				if syscall.Kill(-cmd.Process.Pid, 0) == syscall.ESRCH {
 					break
 				}

@@ -46,7 +46,7 @@ are read from the store.`,
 	return c
 }
 
-// explainPaths prints which pattern decides about paths, or which operations they come from.
+// explainPaths prints the pattern that decides about each path, or the operations that produced it.
 func (p *program) explainPaths(ctx context.Context, f *sourceFlags, dir string, args []string, operations bool) error {
 	paths, sourced := args, len(f.files) > 0 || len(args) > 0 && strings.Contains(args[0], "://")
 	if sourced && len(args) > 0 {
@@ -125,14 +125,14 @@ them first.`,
 	return c
 }
 
-// A ruled is a tree and the ignore rules that apply to it. Its session closes it.
+// A ruled is a tree with the ignore rules that apply to it. The session closes it.
 type ruled struct {
 	tree  fs.FS
 	rules *artifact.Rules
 }
 
-// dir reads the rules of a directory as if it were a Git repository. The
-// store, which holds what no commit would, is no part of it.
+// dir reads the rules of a directory as if it were a Git repository. It ignores the store, which no
+// commit would contain.
 func (s *session) dir(ctx context.Context, dir string) (ruled, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -150,7 +150,7 @@ func (s *session) dir(ctx context.Context, dir string) (ruled, error) {
 	return ruled{root.FS(), rules}, nil
 }
 
-// source fetches the one object that arg names, and stores nothing.
+// source fetches the single object that arg names. It stores nothing.
 func (s *session) source(ctx context.Context, arg string) (ruled, error) {
 	objects, err := s.objects(ctx, []string{arg})
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *session) source(ctx context.Context, arg string) (ruled, error) {
 	return r, nil
 }
 
-// content fetches obj for its rules.
+// content fetches obj and returns its tree and rules.
 func (s *session) content(ctx context.Context, obj source.Object) (r ruled, err error) {
 	ctx, cancel := source.Bounded(ctx, obj)
 	defer cancel()
@@ -217,8 +217,8 @@ func (s *session) content(ctx context.Context, obj source.Object) (r ruled, err 
 	return r, err
 }
 
-// lookBack gives origins the artifacts that obj needs as they are in the store, if
-// there is one.
+// lookBack makes the stored artifacts of the objects that obj needs available to origins, if the
+// store exists.
 func (s *session) lookBack(ctx context.Context, obj source.Object) error {
 	inventory := &source.Inventory{Objects: s.set.Objects, Client: &artifact.Client{MaxBytes: s.flags.maxBytes}}
 	s.env.Sources = inventory
@@ -237,13 +237,13 @@ func (s *session) lookBack(ctx context.Context, obj source.Object) error {
 	return err
 }
 
-// An explanation says what becomes of one path.
+// An explanation tells whether an artifact contains a path, and why.
 type explanation struct {
 	Path          string `json:"path"`
 	Exists        bool   `json:"exists"`
 	Directory     bool   `json:"directory"`
-	Included      bool   `json:"included"` // in the artifact; it would be, if it existed
-	artifact.Rule        // that decides, without a Pattern if none does
+	Included      bool   `json:"included"` // in the artifact, or would be if it existed
+	artifact.Rule        // the deciding rule; Pattern is "" if no pattern matches
 	Note          string `json:"note,omitempty"`
 
 	Operations []generator.Step `json:"operations,omitempty"` // of a generator, in order
@@ -263,7 +263,7 @@ func (e explanation) cells() []string {
 	return []string{e.Path, included, by, e.Note}
 }
 
-// explain says what becomes of the path that arg names.
+// explain returns the explanation of the path arg.
 func (r ruled) explain(ctx context.Context, arg string) (explanation, error) {
 	name := path.Clean(filepath.ToSlash(arg))
 	e := explanation{Path: name}
@@ -295,8 +295,8 @@ func (r ruled) explain(ctx context.Context, arg string) (explanation, error) {
 	return e, nil
 }
 
-// modeOf returns the type of what is at a path, without following a link. It reads
-// directories only: the files need not be at hand.
+// modeOf returns the type of the file at a path, without following a link. It reads directories
+// only, so it works if file contents are not available.
 func modeOf(tree fs.FS, name string) (fs.FileMode, error) {
 	if name == "." {
 		return fs.ModeDir, nil

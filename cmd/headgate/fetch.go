@@ -20,7 +20,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// storingFlags are those of commands that store artifacts.
+// storingFlags are the flags of commands that store artifacts.
 type storingFlags struct {
 	sourceFlags
 	stored    artifact.StoreConfig
@@ -45,7 +45,7 @@ func (f *storingFlags) registerCache(c *cobra.Command) {
 // cacheName is the directory of the cache in a store.
 const cacheName = ".cache"
 
-// cacheDir returns where the cache is, "" if there is none.
+// cacheDir returns the directory of the cache, or "" if the cache is disabled.
 func (f *storingFlags) cacheDir() string {
 	if f.cacheSize == 0 {
 		return ""
@@ -53,8 +53,8 @@ func (f *storingFlags) cacheDir() string {
 	return cmp.Or(f.cache, filepath.Join(f.store, cacheName))
 }
 
-// openStore opens the store, with the cache if there is one. It makes those that are
-// not there. End closes them.
+// openStore opens the store, and the cache if it is enabled. It creates missing directories. The
+// caller must call end, which closes both.
 func (f *storingFlags) openStore() (store *artifact.Store, end func() error, err error) {
 	defer func() {
 		if _, ok := errors.AsType[*fs.PathError](err); ok {
@@ -85,7 +85,7 @@ func (f *storingFlags) openStore() (store *artifact.Store, end func() error, err
 	return store, func() error { return errors.Join(store.Close(), closeCache()) }, nil
 }
 
-// ledgerOf returns the ledger of a store: private, beside the artifacts.
+// ledgerOf returns the ledger of a store. Its files are private and lie beside the artifacts.
 func ledgerOf(store string) *source.Ledger {
 	return &source.Ledger{Dir: filepath.Join(store, ".status")}
 }
@@ -96,9 +96,9 @@ type fetchFlags struct {
 	lockFlags
 	headgate.Options
 	detailed   bool
-	bundle     string // that is read
+	bundle     string // the bundle that is read
 	export     string // the bundle that is written
-	provenance string // file or directory of the statements that are written
+	provenance string // file or directory for the statements
 }
 
 func (p *program) fetch() *cobra.Command {
@@ -198,7 +198,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	if err := errors.Join(f.checkOut(ctx, extracted), f.checkFrom(s.env.Local, "--out", f.out)); err != nil {
 		return &exitError{exitUsage, err}
 	}
-	if _, err := store.Sweep(ctx); err != nil { // of runs that were killed
+	if _, err := store.Sweep(ctx); err != nil { // left by killed runs
 		p.warn(err)
 	}
 	meter := newMeter(p.stderr, f.quiet, slices.Concat(s.set.Objects, named))
@@ -228,8 +228,8 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	return s.printObjects(rows, f.detailed)
 }
 
-// absent names the objects that are locked and not at hand, in one error, after what went
-// wrong with others.
+// absent returns one error that names all locked objects that are not available offline, or nil.
+// Before that it prints the errors of the other objects.
 func (s *session) absent(rows []*row) error {
 	var names []string
 	var others []*row
@@ -247,8 +247,8 @@ func (s *session) absent(rows []*row) error {
 	return &exitError{worse(exitLocked, s.remarks(others)), fmt.Errorf("neither the store, the cache nor a bundle has what is locked of %s: fetch it with --locked where there is a network", strings.Join(names, ", "))}
 }
 
-// run works on objects, and returns what became of them, in their order. Each has what is
-// left to do with one that has ended.
+// run processes the objects and returns their results in the order of the objects. It calls each
+// with every object as soon as that is done.
 func (s *session) run(ctx context.Context, o headgate.Options, m *meter, each func(*row)) ([]*row, error) {
 	defer m.stop()
 	o.Origins, o.Env, o.Parallel = s.origins, s.env, s.flags.parallel
@@ -258,12 +258,12 @@ func (s *session) run(ctx context.Context, o headgate.Options, m *meter, each fu
 			return nil, &exitError{codeOf(err), err}
 		}
 		r := &row{Result: result, err: err}
-		if r.Outcome == source.Suspended && err != nil { // it was asked nothing: nothing failed
+		if r.Outcome == source.Suspended && err != nil { // no request was made, so nothing failed
 			r.err = nil
 			r.note(err.Error())
 		}
 		each(r)
-		if r.err != nil && ctx.Err() != nil { // it is the time, or the user, that ended it
+		if r.err != nil && ctx.Err() != nil { // the timeout or the user ended it
 			doing := m.doing(addressOf(r.Object))
 			if origin := source.OriginOf(r.Object); !strings.Contains(doing, origin) {
 				doing += " of " + origin
@@ -283,7 +283,8 @@ func (s *session) run(ctx context.Context, o headgate.Options, m *meter, each fu
 	return rows, nil
 }
 
-// withTags says of a URL without a tag that latest was assumed, and which tags there are.
+// withTags extends the error for a URL without a tag: it says that latest was assumed, and lists
+// the newest tags.
 func (s *session) withTags(ctx context.Context, o *source.OCIRepository, missing error) error {
 	var newest []string
 	for tag, err := range oci.New(o, s.env, nil).Tags(ctx) {
@@ -299,20 +300,20 @@ func (s *session) withTags(ctx context.Context, o *source.OCIRepository, missing
 	return fmt.Errorf("%w: the URL has no tag, so latest was assumed; there are %s", missing, strings.Join(newest, ", "))
 }
 
-// A row is one object and what became of it.
+// A row is the result of one object.
 type row struct {
 	headgate.Result
 	err     error
-	refused bool // by the server that has the object: nothing was done, and it is as it was
+	refused bool // the server refused the request; the object is unchanged
 }
 
 func (r *row) note(text string) { r.Report.Notes = append(r.Report.Notes, text) }
 
-// extract extracts the artifact to dir if there is one that is ready; of a
-// suspended source the stored one. That of an ExternalArtifact is in somebody
-// else's store, and never fetched.
+// extract extracts the artifact to dir if the object is ready. For a suspended source it extracts
+// the stored artifact. It does not extract an ExternalArtifact, whose artifact is in another store
+// and is never fetched.
 func (r *row) extract(ctx context.Context, store *artifact.Store, f *fetchFlags, dir string) {
-	_, indexed := r.Object.(*source.PkgRepository) // whose charts are locked in its place
+	_, indexed := r.Object.(*source.PkgRepository) // the lock pins its charts instead of its index
 	suspended := r.Outcome == source.Suspended
 	a := r.Object.Artifact()
 	switch {
@@ -349,8 +350,8 @@ func (r *row) extract(ctx context.Context, store *artifact.Store, f *fetchFlags,
 	}
 }
 
-// finish prints what became of the objects, and returns the error that carries the
-// exit code.
+// finish prints the results of the objects. It returns an error with the exit code, or nil if that
+// is 0.
 func (s *session) finish(rows []*row, detailed bool, value any, lines [][]string) error {
 	code, bad := s.remarks(rows), 0
 	var names []string
@@ -379,7 +380,7 @@ func (s *session) finish(rows []*row, detailed bool, value any, lines [][]string
 	return nil
 }
 
-// codeOf returns the exit code that an error asks for.
+// codeOf returns the exit code for an error.
 func codeOf(err error) int {
 	coded, ok := errors.AsType[*exitError](err)
 	_, isPin := errors.AsType[*source.PinError](err)
@@ -398,15 +399,15 @@ func codeOf(err error) int {
 	return exitFailed
 }
 
-// worse returns the exit code that says more: a refused signature before a pin that
-// does not hold, before an invalid object, before a failure, before a change.
+// worse returns the more important exit code: a failed verification, then a violated pin, an
+// invalid object, a failure, a change.
 func worse(a, b int) int {
 	rank := []int{exitReady, exitChanged, exitFailed, exitUsage, exitLocked, exitVerify}
 	return rank[max(slices.Index(rank, a), slices.Index(rank, b))]
 }
 
-// remarks prints what went wrong with objects and, unless it is to be quiet, what their
-// user should know. It returns the exit code that they ask for.
+// remarks prints the errors of objects and, unless -q is set, their notes. It returns the exit code
+// for the errors.
 func (s *session) remarks(rows []*row) (code int) {
 	for _, r := range rows {
 		name := r.Object.Head().String()
@@ -430,14 +431,14 @@ func (s *session) remarks(rows []*row) (code int) {
 	return code
 }
 
-// noteRow notes what went wrong with an object at its document.
+// noteRow records an error of an object as an annotation of its document.
 func (s *session) noteRow(r *row, text string) {
 	at := s.set.At(r.Object)
 	at.Object, at.Err = r.Object.Head().String(), errors.New(text)
 	s.note("error", &at)
 }
 
-// leftOut tells what is not in the archive of what name says.
+// leftOut prints the files that were left out of the archive of name.
 func (p *program) leftOut(name string, r artifact.Report) {
 	const most = 10
 	for _, l := range r.LeftOut[:min(most, len(r.LeftOut))] {
@@ -448,14 +449,13 @@ func (p *program) leftOut(name string, r artifact.Report) {
 	}
 }
 
-// The annotations of printed documents that say what this run did and why. They
-// are not saved.
+// These annotations of printed documents say what this run did, and why. They are not saved.
 const (
 	outcomeAnnotation = source.Group + "/outcome"
 	whyAnnotation     = source.Group + "/why"
 )
 
-// printObjects prints the objects with their status and what became of them.
+// printObjects prints the objects with their status and their result.
 func (s *session) printObjects(rows []*row, detailed bool) error {
 	wide := s.flags.output == "wide"
 	lines := [][]string{{"OBJECT", "READY", "OUTCOME", "REVISION", "SIZE", "DIGEST"}}
@@ -487,8 +487,8 @@ func (s *session) printObjects(rows []*row, detailed bool) error {
 	return s.finish(rows, detailed, objects, lines)
 }
 
-// ready tells whether what the object asked for was done, True or False; of one
-// that is suspended, or that a server refused to look at, what its status says.
+// ready returns True if the object was processed, else False. If the object is suspended or the
+// server refused the request, it returns the status of the Ready condition.
 func (r *row) ready() string {
 	switch {
 	case r.refused || r.Outcome == source.Suspended:
@@ -535,12 +535,12 @@ is the one that it was made for. It does not check a signature of the statement:
 	return c
 }
 
-// A finding is what resolve and verify print of one object.
+// A finding is the output of resolve or verify for one object.
 type finding struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	Ready     bool   `json:"ready"` // it was found out, and the object is not suspended
+	Ready     bool   `json:"ready"` // the object was examined and is not suspended
 	Suspended bool   `json:"suspended,omitempty"`
 	Revision  string `json:"revision,omitempty"`
 	Mode      string `json:"verificationMode,omitempty"`
@@ -549,7 +549,7 @@ type finding struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// look completes a command that finds out about objects until a step, and stores nothing.
+// look completes a command that processes objects up to the step until, and stores nothing.
 func (p *program) look(until source.Step, c *cobra.Command, titles ...string) (*cobra.Command, *sourceFlags) {
 	f := new(sourceFlags)
 	f.register(c)

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// TestFlagValues reads what users write, and shows what help shows.
+// TestFlagValues checks how flags parse values, and how help shows them.
 func TestFlagValues(t *testing.T) {
 	var span time.Duration
 	var bytes int64
@@ -20,7 +20,7 @@ func TestFlagValues(t *testing.T) {
 	for _, flag := range []struct{ name, def string }{{"for", "1h"}, {"size", "1Gi"}} {
 		testenv.Equal(t, c.Flags().Lookup(flag.name).DefValue, flag.def, "--%s: default", flag.name)
 	}
-	for _, test := range []struct{ flag, text, shown string }{ // shown begins with "want" where text is refused
+	for _, test := range []struct{ flag, text, shown string }{ // shown begins with "want" if text is invalid
 		{"for", "90", "1m30s"}, {"for", "0.75", "750ms"}, {"for", "1h30m", "1h30m"}, {"for", "168h", "168h"}, {"for", "0", "0"}, {"for", "0s", "0"},
 		{"for", "-1", "-1s"}, {"for", "10m", "10m"}, {"for", "20m0s", "20m"}, {"for", "1h0m5s", "1h0m5s"},
 		{"for", "", "want a duration"}, {"for", "5 m", "want a duration"}, {"for", "NaN", "want a duration"}, {"for", "1e40", "want a duration"},

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// sourceFlags say which sources a command works on and how they are fetched.
+// sourceFlags select the sources that a command processes, and configure how they are fetched.
 type sourceFlags struct {
 	documentFlags
 	urlFlags
@@ -37,7 +37,7 @@ func (f *sourceFlags) register(c *cobra.Command) {
 	c.ValidArgsFunction = f.completeObjects
 }
 
-// registerWork adds the flags of commands that work on several objects at the same time.
+// registerWork adds the flags of commands that process several objects concurrently.
 func (f *sourceFlags) registerWork(c *cobra.Command) {
 	c.Flags().IntVar(&f.parallel, "parallel", 4, "number of objects processed at the same time")
 	registerSecrets(c, &f.secrets)
@@ -45,27 +45,27 @@ func (f *sourceFlags) registerWork(c *cobra.Command) {
 	f.outputFlags.register(c, "table", "wide", "json", "yaml", "name")
 }
 
-// registerFrom adds the flag of what stands in for origins.
+// registerFrom adds the flag that replaces origins by local directories.
 func (f *sourceFlags) registerFrom(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.from, "from", nil, "`URL=PATH`: read the local Git repository or directory PATH instead of the origin URL, which is ENDPOINT/BUCKET for a bucket; repeatable")
 }
 
-// registerAccess adds the flags that say how origins are reached; of those about
-// URLs all, if objects are made of them.
+// registerAccess adds the flags that configure access to origins. If objects is set, it also adds
+// the URL flags about objects.
 func (f *sourceFlags) registerAccess(c *cobra.Command, objects bool) {
 	registerSecrets(c, &f.secrets)
 	f.urlFlags.register(c, objects)
 	f.registerLogin(c)
 }
 
-// registerLogin adds the flags of the logins of docker, and of what servers may lead to.
+// registerLogin adds the flags for Docker logins and for permitted networks.
 func (f *sourceFlags) registerLogin(c *cobra.Command) {
 	c.Flags().StringVar(&f.docker, "docker-config", "", "use the logins and credential helpers of docker where a spec names no credentials; =`FILE` is a config.json or its directory; default $DOCKER_CONFIG or ~/.docker")
 	c.Flags().Lookup("docker-config").NoOptDefVal = dockerDefault
 	c.Flags().StringSliceVar(&f.networks, "allow-network", nil, "`HOST`, address or network (10.0.0.0/8) to which servers may redirect or refer although it is in a more private network than they are; never a metadata service; repeatable, or separated by commas")
 }
 
-// registerLimit adds the flag of commands that read what may be hostile.
+// registerLimit adds the size limit for commands that read untrusted content.
 func registerLimit(c *cobra.Command, most *int64) {
 	bytesVar(c, most, "max-bytes", 0, -1, "maximum uncompressed `BYTES` of one source; 0 is the default of its kind, -1 no limit")
 }
@@ -78,21 +78,21 @@ func registerStore(c *cobra.Command, dir *string) {
 	c.Flags().StringVar(dir, "store", ".headgate", "`DIR` of the store: artifacts, and the status of each object")
 }
 
-// complete makes the shell offer values for a flag of c.
+// complete registers values for the completion of a flag of c.
 func complete(c *cobra.Command, flag string, values ...string) {
 	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // c has no such flag
+		panic(err) // c lacks the flag: a bug
 	}
 }
 
-// offer completes up to most arguments by names, of which the shell gets those that begin as what
-// is written does.
+// offer returns a completion function for up to most arguments. It offers the names that begin with
+// the typed text, ignoring case.
 func offer(most int, names func(ctx context.Context, c *cobra.Command, args []string) []string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= most {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second) // for a server to answer
+		ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second) // time limit for a server
 		defer cancel()
 		return slices.DeleteFunc(names(ctx, c, args), func(name string) bool {
 			return !strings.HasPrefix(strings.ToLower(name), strings.ToLower(start))
@@ -100,7 +100,7 @@ func offer(most int, names func(ctx context.Context, c *cobra.Command, args []st
 	}
 }
 
-// mapped returns what f makes of each value.
+// mapped returns f(v) for each value v.
 func mapped[T, U any](values []T, f func(T) U) []U {
 	all := make([]U, len(values))
 	for i, v := range values {
@@ -109,14 +109,13 @@ func mapped[T, U any](values []T, f func(T) U) []U {
 	return all
 }
 
-// either lists words in a sentence.
+// either joins words with commas and a final "or".
 func either(words []string) string {
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// arguments wants from least to most arguments, any number from least on if most
-// is negative.
+// arguments returns a check for least to most arguments. If most is negative, there is no maximum.
 func arguments(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch docker := c.Flags().Lookup("docker-config"); {
@@ -131,7 +130,7 @@ func arguments(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// logFlags say what a server logs.
+// logFlags configure the log of a server.
 type logFlags struct{ level, format string }
 
 func (f *logFlags) register(c *cobra.Command) {
@@ -139,10 +138,10 @@ func (f *logFlags) register(c *cobra.Command) {
 	choiceVar(c, &f.format, "log-format", "text", "format of the log: text or json", "text", "json")
 }
 
-// log returns the log that the flags ask for.
+// log returns a logger that writes to w as the flags say.
 func (f *logFlags) log(w io.Writer) *slog.Logger {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(f.level)) // it knows all of them
+	_ = level.UnmarshalText([]byte(f.level)) // Set has checked the level
 	options := &slog.HandlerOptions{Level: level}
 	if f.format == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))
@@ -150,7 +149,7 @@ func (f *logFlags) log(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// A choice is a flag of one of some words, or of its default.
+// A choice is a flag whose value is one of words, or its default.
 type choice struct {
 	value    *string
 	standard string
@@ -174,13 +173,13 @@ func (v choice) Set(text string) error {
 func (v choice) String() string { return *v.value }
 func (v choice) Type() string   { return "string" }
 
-// A byteValue is a flag of a number of bytes, at least as many as least.
+// A byteValue is a flag for a number of bytes of at least least.
 type byteValue struct {
 	bytes *int64
 	least int64
 }
 
-// unsetBytes is the value of a flag that was not given and whose default depends on the machine.
+// unsetBytes marks a flag that was not given and whose default depends on the machine.
 const unsetBytes = math.MinInt64
 
 func bytesVar(c *cobra.Command, bytes *int64, name string, value, least int64, usage string) {
@@ -188,7 +187,7 @@ func bytesVar(c *cobra.Command, bytes *int64, name string, value, least int64, u
 	c.Flags().Var(&byteValue{bytes, least}, name, usage)
 }
 
-// byteUnits are the units of numbers of bytes, the largest first.
+// byteUnits are the units of byteValue, the largest first.
 var byteUnits = []struct {
 	suffix string
 	factor int64
@@ -222,10 +221,10 @@ func (v *byteValue) String() string {
 			return strconv.FormatInt(n/unit.factor, 10) + unit.suffix
 		}
 	}
-	return "" // help does not show it
+	return "" // help omits an empty default
 }
 
-// A spanValue is a flag of a time span: a duration, or a number of seconds.
+// A spanValue is a flag for a time span: a duration, or a number of seconds.
 type spanValue struct{ span *time.Duration }
 
 func spanVar(c *cobra.Command, span *time.Duration, name string, value time.Duration, usage string) {
@@ -247,7 +246,7 @@ func (v spanValue) Set(text string) error {
 
 func (v spanValue) Type() string { return "duration" }
 
-// String writes 1h for 1h0m0s, and 0, which help does not show, for 0s.
+// String returns 1h for 1h0m0s, and 0 for 0s. Help omits the default 0.
 func (v spanValue) String() string {
 	if *v.span == 0 {
 		return "0"

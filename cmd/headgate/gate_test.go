@@ -14,13 +14,14 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-// TestGateWait goes on while the test runner is not there, says so once, and while
-// the gate is open for another revision than the one that waits.
+// TestGateWait checks that gate wait keeps waiting while the test runner is down,
+// which it reports once, and while the gate is open for a revision other than the
+// waiting one.
 func TestGateWait(t *testing.T) {
 	t.Parallel()
 	key := api.Key{Kind: api.KindGate, Namespace: "prod", Name: "web", Gate: "default"}
 	steps := []api.Gate{
-		{}, {}, // not there
+		{}, {}, // the server answers 503
 		{Key: key, Open: true, Mode: api.Bound, Checksum: "old", Waiting: &api.Waiting{Checksum: "new"}},
 		{Key: key, Open: true, Mode: api.Bound, Checksum: "new", Waiting: &api.Waiting{Checksum: "new"}},
 	}
@@ -68,15 +69,15 @@ func TestOpensFor(t *testing.T) {
 	}
 }
 
-// TestGateWatch tells once of each change, of those too that happened while the
-// stream was broken, and shows no control characters.
+// TestGateWatch checks that gate watch prints each change once, including those
+// that happened while the stream was broken, and prints no control characters.
 func TestGateWatch(t *testing.T) {
 	t.Parallel()
 	gateOf := func(name, reason string) api.Gate {
 		return api.Gate{Key: api.Key{Kind: api.KindGate, Namespace: "prod", Name: name, Gate: "default"}, Open: true, Mode: api.Sticky, Reason: reason}
 	}
 	state := []api.Gate{gateOf("before", "was open")}
-	changes := []api.Gate{gateOf("one", "first\x1b[2J"), gateOf("two", "last")} // each ends its stream
+	changes := []api.Gate{gateOf("one", "first\x1b[2J"), gateOf("two", "last")} // the stream ends after each
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/api/v1/gates":

@@ -15,8 +15,9 @@ import (
 	"github.com/headgate-io/headgate/source/serve"
 )
 
-// TestGetReadOnly reads a store that nothing can be written to, whose last server
-// has left its lock file. The thread that does it has the rights of another user.
+// TestGetReadOnly reads a read-only store in which the last server left its lock
+// file. If the test runs as root, the reading thread has the rights of another
+// user.
 func TestGetReadOnly(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree("one")})
@@ -51,7 +52,7 @@ func TestGetReadOnly(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	code := make(chan int)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its user
+		runtime.LockOSThread() // never unlocked: the thread with the other user ends with the goroutine
 		if os.Geteuid() == 0 {
 			testenv.Equal(t, syscall.Setfsuid(65534), nil)
 		}

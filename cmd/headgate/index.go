@@ -91,7 +91,7 @@ func (p *program) runSearch(ctx context.Context, f *sourceFlags, args []string, 
 	if err == nil {
 		defer r.Close()
 		entries := index.All(r)
-		if names := search.names; len(names) == 1 && !strings.ContainsAny(names[0], `*?[\`) { // the rest is not decoded
+		if names := search.names; len(names) == 1 && !strings.ContainsAny(names[0], `*?[\`) { // do not decode the other charts
 			entries = index.Entries(r, names[0])
 		}
 		err = search.collect(ctx, entries)
@@ -105,7 +105,8 @@ func (p *program) runSearch(ctx context.Context, f *sourceFlags, args []string, 
 	return search.missing()
 }
 
-// openIndex opens the index that an argument names. It can be read repeatedly.
+// openIndex opens the index that arg names. The result can be read repeatedly; the caller closes
+// it.
 func (s *session) openIndex(ctx context.Context, arg string) (io.ReadSeekCloser, error) {
 	isURL, declared := strings.Contains(arg, "://"), len(s.flags.files) > 0
 	if !isURL || declared {
@@ -157,38 +158,38 @@ func (s *session) openIndex(ctx context.Context, arg string) (io.ReadSeekCloser,
 	})
 }
 
-// A search looks for charts in an index.
+// A search selects charts in an index.
 type search struct {
-	names    []string // names and patterns; empty for all charts, each with its newest version
-	versions string   // a version, or a range of them
-	devel    bool     // with pre-releases
+	names    []string // names and patterns; if empty, the newest version of every chart
+	versions string   // a version or a range
+	devel    bool     // include pre-releases
 	within   func(v *semver.Version, devel bool) bool
-	found    map[string]*foundChart // by name, of each chart that was asked for
+	found    map[string]*foundChart // by name
 }
 
-// A foundChart is what an index has of a chart.
+// A foundChart holds the versions of a chart in an index.
 type foundChart struct {
 	versions []candidate
-	hidden   int // pre-releases that are not wanted
+	hidden   int // number of excluded pre-releases
 }
 
-// A candidate is a version that was found.
+// A candidate is a version that the search found.
 type candidate struct {
 	index.Entry
 	parsed *semver.Version
 }
 
-// compare orders versions, the newest first: what is equal up to build metadata by
-// when it was created.
+// compare orders versions from new to old. Versions that differ in build metadata only are ordered
+// by creation time.
 func (c candidate) compare(d candidate) int {
 	return cmp.Or(d.parsed.Compare(c.parsed), d.Created.Compare(c.Created), strings.Compare(d.Version, c.Version))
 }
 
-// maxCharts bounds how many charts a list holds.
+// maxCharts bounds the number of charts in a result.
 const maxCharts = 100_000
 
-// prepare checks what is searched for. A version is wanted if it is spelled like the one
-// that is asked for, or lies in the range.
+// prepare checks the search terms. A version matches if it is equal to the requested version, or
+// lies in the requested range.
 func (s *search) prepare(names []string) error {
 	for _, name := range names {
 		if _, err := path.Match(name, ""); err != nil || name == "" {
@@ -234,27 +235,27 @@ func (s *search) collect(ctx context.Context, entries iter.Seq2[index.Entry, err
 		}
 		v, err := semver.NewVersion(e.Version)
 		switch c := (candidate{e, v}); {
-		case err != nil: // no range can select it
+		case err != nil: // no range selects an invalid version
 		case !s.within(v, s.devel):
 			if s.within(v, true) {
 				chart.hidden++
 			}
 		case len(s.names) > 0 || len(chart.versions) == 0:
 			chart.versions = append(chart.versions, c)
-		case c.compare(chart.versions[0]) < 0: // of all charts only the newest
+		case c.compare(chart.versions[0]) < 0: // without names only the newest version is kept
 			chart.versions[0] = c
 		}
 	}
 	return nil
 }
 
-// matches reports whether a name that was asked for, or a pattern, means the chart.
+// matches reports whether asked is the name of the chart, or a pattern that matches it.
 func matches(asked, chart string) bool {
 	ok, _ := path.Match(asked, chart)
 	return ok || asked == chart
 }
 
-// missing returns an error about names for which nothing was found.
+// missing returns an error for each name that has no result.
 func (s *search) missing() error {
 	var errs []error
 	for _, name := range s.names {
@@ -277,8 +278,8 @@ func (s *search) missing() error {
 	return errors.Join(errs...)
 }
 
-// print prints what was found, by name, the newest version first. Text of an index is
-// remote data: it is printed without control characters.
+// print prints the results by name, the newest version first. The text of an index is untrusted, so
+// control characters are removed.
 func (s *search) print(p *program, f *outputFlags) error {
 	var all []candidate
 	for _, chart := range s.found {

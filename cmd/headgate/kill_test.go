@@ -17,9 +17,9 @@ import (
 
 var chaosFor = flag.Duration("chaos.for", 0, "how long TestServeChaos kills servers; 0 is until it has killed enough of them")
 
-// Fetches, each of something new, are killed at random points; two hundred of
-// them with -chaos.for. The store opens after each, what a status claims is there and whole, and --out
-// has all of one content, which the next fetch may replace.
+// TestKill kills fetches of new commits at random points: 8 times, or 200 times with -chaos.for.
+// After each kill the store must open, every artifact in a saved status must exist and be complete,
+// and --out must have the content of one commit, which the next fetch may replace.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	kills := 8
@@ -47,7 +47,7 @@ func TestKill(t *testing.T) {
 		must(t, c.Start())
 		return c
 	}
-	var whole time.Duration // of a run that is left alone, the second
+	var whole time.Duration // duration of the second complete run
 	for i := range 2 {
 		begin := time.Now()
 		must(t, start(i).Wait())
@@ -87,7 +87,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// checkOut checks that a directory holds all of one content.
+// checkOut checks that a directory has the complete content of one commit.
 func checkOut(t *testing.T, dir string) {
 	t.Helper()
 	want, err := os.ReadFile(filepath.Join(dir, "at"))
@@ -99,8 +99,8 @@ func checkOut(t *testing.T, dir string) {
 	}
 }
 
-// checkStore reads what a killed command left: every saved status is whole, and what it
-// claims is there; everything that is published is what its path says.
+// checkStore checks the store of a killed command: every saved status is complete and its artifact
+// exists, and every published artifact matches its digest.
 func checkStore(t *testing.T, dir string, sweep bool) {
 	t.Helper()
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: dir})

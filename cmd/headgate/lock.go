@@ -21,14 +21,14 @@ import (
 	"github.com/headgate-io/headgate/source/lock"
 )
 
-// lockFlags say where the lock is.
+// lockFlags name the lock file.
 type lockFlags struct{ lockFile string }
 
 func (f *lockFlags) register(c *cobra.Command) {
 	c.Flags().StringVar(&f.lockFile, "lock-file", "", "lock `FILE` of all objects; default "+lock.File+" in each directory of -f, or beside the file")
 }
 
-// relockFlags are those of commands that write locks.
+// relockFlags are the flags of commands that write lock files.
 type relockFlags struct {
 	storingFlags
 	lockFlags
@@ -105,14 +105,14 @@ Exit codes: 0 the lock is current, 1 something failed, 2 usage or an invalid obj
 	return c
 }
 
-// lockFiles are the lock files of a session, and what they have.
+// lockFiles holds the lock files of a session.
 type lockFiles struct {
-	of      map[source.Reference]string // the file of each object
+	of      map[source.Reference]string // lock file of each object
 	files   map[string]lock.Entries     // by file
 	entries lock.Entries                // of all files
 }
 
-// locks reads the lock files: the one that is given, or that of each -f.
+// locks reads the lock files: file if it is set, or else one for each -f.
 func (s *session) locks(file string) (*lockFiles, error) {
 	l := &lockFiles{of: map[source.Reference]string{}, files: map[string]lock.Entries{}, entries: lock.Entries{}}
 	if s.typed {
@@ -131,7 +131,7 @@ func (s *session) locks(file string) (*lockFiles, error) {
 			at = filepath.Join(filepath.Dir(root), lock.File)
 		}
 		for known := range l.files {
-			if realPath(known) == realPath(at) { // two spellings of one file are not read and written twice
+			if realPath(known) == realPath(at) { // file is read and written once, even if it is spelled in two ways
 				at = known
 			}
 		}
@@ -155,15 +155,15 @@ func (s *session) locks(file string) (*lockFiles, error) {
 	return l, nil
 }
 
-// A lockChange is what becomes of one entry.
+// A lockChange describes the change of one entry.
 type lockChange struct {
 	Object string `json:"object"` // KIND/NAMESPACE/NAME
-	Change string `json:"change"` // added, moved, changed, which is about the content or the spec alone, or removed
+	Change string `json:"change"` // added, moved, changed (content or spec only) or removed
 	From   string `json:"from,omitempty"`
 	To     string `json:"to,omitempty"`
 
 	ref  source.Reference
-	file string // of the lock that it is removed from
+	file string // lock file of a removed entry
 }
 
 func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, update bool) error {
@@ -174,7 +174,7 @@ func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, up
 	if err != nil {
 		return err
 	}
-	if s.bad != nil { // a lock of the others would lose entries
+	if s.bad != nil { // a partial set would drop entries
 		return &exitError{exitUsage, s.bad}
 	}
 	locks, err := s.locks(f.lockFile)
@@ -226,9 +226,10 @@ func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, up
 	return p.result(&f.outputFlags, changes, names, lines)
 }
 
-// outdated returns the objects that have to be locked anew: those that have no entry
-// for their spec, those that are to move, and those that are made of such. The
-// entries of the others are fixed; the pins of some are, whose content may change.
+// outdated returns the objects that must be locked anew: those without an entry
+// for their spec, those in move, and those that depend on them. fixed has the
+// entries of the other objects. For some dependent objects it also has the pin,
+// if only their content can change.
 func (s *session) outdated(l *lockFiles, move []source.Object) (anew []source.Object, fixed lock.Entries, err error) {
 	fixed = lock.Entries{}
 	affected := map[source.Reference]bool{}
@@ -264,14 +265,14 @@ func (s *session) outdated(l *lockFiles, move []source.Object) (anew []source.Ob
 	return anew, fixed, nil
 }
 
-// relock fetches objects into a store that is thrown away, and returns the entries of
-// those that succeeded.
+// relock fetches objects into a temporary store and returns the entries of the
+// objects that succeeded.
 func (s *session) relock(ctx context.Context, f *relockFlags, anew []source.Object, fixed lock.Entries) ([]*row, lock.Entries, error) {
 	found := lock.Entries{}
 	if len(anew) == 0 {
 		return nil, found, nil
 	}
-	for _, obj := range s.set.Objects { // what is suspended and locked is fetched for others, as it is locked
+	for _, obj := range s.set.Objects { // objects that are suspended and locked are fetched as locked, for their dependents
 		if _, locked := fixed[source.ReferenceTo(obj)]; locked {
 			source.Unsuspend(obj)
 		}
@@ -299,7 +300,7 @@ func (s *session) relock(ctx context.Context, f *relockFlags, anew []source.Obje
 	return rows, found, err
 }
 
-// apply puts entries into the files, and returns what changed.
+// apply adds the found entries to the lock files and returns the changes.
 func (l *lockFiles) apply(objects []source.Object, found lock.Entries) []lockChange {
 	changes := []lockChange{}
 	for _, obj := range objects {
@@ -323,13 +324,14 @@ func (l *lockFiles) apply(objects []source.Object, found lock.Entries) []lockCha
 		if c.Change != "" {
 			changes = append(changes, c)
 		}
-		l.files[l.of[ref]][ref] = now // which may be another file than before
+		l.files[l.of[ref]][ref] = now // possibly in another file than before
 	}
 	return changes
 }
 
-// tidy removes entries of objects that are in another file now, and of those that are
-// gone, unless keep says that other documents may have them; it returns the latter.
+// tidy removes entries of objects that are now in another file, and of removed
+// objects unless keep is set, because other documents may have them. It returns
+// the changes of the removed objects.
 func (l *lockFiles) tidy(keep bool) (gone []lockChange) {
 	for file, entries := range l.files {
 		for ref, entry := range entries {
@@ -346,8 +348,7 @@ func (l *lockFiles) tidy(keep bool) (gone []lockChange) {
 	return gone
 }
 
-// write writes the files that change. One that has nothing to say and is not there
-// is not made.
+// write writes the lock files that have changed. It does not create empty ones.
 func (l *lockFiles) write() error {
 	for file, entries := range l.files {
 		text, err := entries.Encode()
@@ -365,8 +366,8 @@ func (l *lockFiles) write() error {
 	return nil
 }
 
-// rowsEnd prints what went wrong with objects, and returns the error that says what
-// that means.
+// rowsEnd prints the errors of objects. If there are any, it returns an error
+// with the text means.
 func (s *session) rowsEnd(rows []*row, means string) error {
 	if code := s.remarks(rows); code != exitReady {
 		return &exitError{code, errors.New(means)}
@@ -374,7 +375,7 @@ func (s *session) rowsEnd(rows []*row, means string) error {
 	return nil
 }
 
-// checkLocks says whether the lock files are current.
+// checkLocks returns an error if the lock files are not current.
 func (s *session) checkLocks(ctx context.Context, f *relockFlags, l *lockFiles, anew []source.Object) error {
 	var errs []error
 	fail := func(at source.DocumentError, object, text string) {
@@ -405,7 +406,8 @@ func (s *session) checkLocks(ctx context.Context, f *relockFlags, l *lockFiles, 
 	return nil
 }
 
-// prove asks the Git repositories whether their refs lead to what is locked.
+// prove checks with the Git servers that the refs of the repositories lead to the
+// locked commits.
 func (s *session) prove(ctx context.Context, l *lockFiles) error {
 	o := headgate.Options{Until: source.StepResolve, Lock: lock.Entries{}, Locked: true}
 	for _, obj := range s.set.Objects {
@@ -474,7 +476,8 @@ func (p *program) bundleImport() *cobra.Command {
 	return c
 }
 
-// registerLocked adds the flags of commands that bring sources to what is locked.
+// registerLocked adds the flags of commands that process sources as they are
+// locked.
 func (f *fetchFlags) registerLocked(c *cobra.Command) {
 	f.documentFlags.register(c)
 	f.registerWork(c)
@@ -483,8 +486,8 @@ func (f *fetchFlags) registerLocked(c *cobra.Command) {
 	c.ValidArgsFunction = f.completeObjects
 }
 
-// openBundle has what is locked taken from a bundle, and the lock as well unless that
-// beside the documents counts.
+// openBundle opens the bundle from which locked content is read. It also reads
+// the lock from the bundle, unless --locked selects the lock file.
 func (s *session) openBundle(ctx context.Context, f *fetchFlags) (err error) {
 	if s.typed {
 		return usage("a bundle is about objects: give them with -f")
@@ -507,7 +510,8 @@ func (s *session) openBundle(ctx context.Context, f *fetchFlags) (err error) {
 	return nil
 }
 
-// export writes what was fetched by a lock to a bundle.
+// export writes the artifacts that were fetched by a lock, and their lock, to a
+// bundle.
 func (s *session) export(file string, rows []*row, locked lock.Entries, store *artifact.Store) error {
 	var archives []oci.Bundled
 	entries := lock.Entries{}
@@ -533,7 +537,8 @@ func (s *session) export(file string, rows []*row, locked lock.Entries, store *a
 	return writeBeside(file, func(w *os.File) error { return oci.WriteBundle(w, archives, text) })
 }
 
-// writeBeside writes a file beside its name, and renames it when all of it is written.
+// writeBeside writes a temporary file in the same directory and renames it to
+// name when it is complete.
 func writeBeside(name string, write func(*os.File) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
 	if err != nil {

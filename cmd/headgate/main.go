@@ -1,5 +1,5 @@
-// Command headgate fetches declared sources and packages them as artifacts; it
-// compares and publishes them too. And it rolls canaries out, or back.
+// Command headgate fetches declared sources and packages them as artifacts. It also
+// compares and publishes artifacts, and promotes canaries or rolls them back.
 //
 //	headgate fetch -f sources.yaml --store ./store
 //	headgate fetch https://example.org/app.git@v1.2.3 --out ./app
@@ -8,11 +8,11 @@
 //	headgate push ./app oci://registry.example.org/app:v1.2.3
 //	headgate rollout run -f canary.yaml --revision v2 --proxy 127.0.0.1:8000 --primary URL --canary URL
 //
-// Exit codes: 0 everything that is not suspended is ready, 1 something failed,
-// 2 usage or an invalid object, 3 a verification failed, 5 an object cannot be had
-// as it is locked, or a lock is not current. With --detailed-exitcode
-// fetch exits with 4 instead of 0 when something changed, diff always does when its
-// two arguments differ. Rollout run has its own: 0 promoted, 1 rolled back, 2 every
+// The exit code is 0 if every object is ready or suspended, 1 after a failure, 2 after a
+// usage error or for an invalid object, 3 if a verification failed, and 5 if an object
+// cannot be fetched as it is locked, or a lock is not current. If something changed, fetch
+// --detailed-exitcode exits with 4 instead of 0; diff exits with 4 whenever its arguments
+// differ. The command rollout run has its own exit codes: 0 promoted, 1 rolled back, 2 any
 // error, 3 not over.
 package main
 
@@ -41,16 +41,16 @@ import (
 
 func main() {
 	if _, set := os.LookupEnv("GOGC"); !set {
-		debug.SetGCPercent(45) // most of what is in use are buffers, which cost the collector no time
+		debug.SetGCPercent(45) // most live memory is buffers, which are cheap to scan
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.LookupEnv)
 	stop()
 	os.Exit(code)
 }
 
-// A program is what a command may touch of the process it runs in.
+// A program holds everything of its process that a command may use.
 type program struct {
 	stdin   io.Reader
 	stdout  io.Writer
@@ -61,7 +61,7 @@ type program struct {
 	annotations
 }
 
-// run is the whole command: it parses args, does one thing and returns the exit code.
+// run executes the command in args and returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, lookup func(string) (string, bool)) int {
 	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, lookup: lookup}
 	root := p.root()
@@ -72,20 +72,20 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	err := root.ExecuteContext(ctx)
 	e := new(exitError)
 	if err != nil && !errors.As(err, &e) {
-		e = &exitError{exitUsage, err} // cobra's own errors are about usage
+		e = &exitError{exitUsage, err} // cobra reports usage errors only
 	}
 	if err := p.annotate(e.err); err != nil {
 		e = &exitError{worse(exitFailed, e.code), errors.Join(e.err, err)}
 	}
 	if e.err != nil {
-		for line := range strings.Lines(e.err.Error()) { // joined errors have a line each
+		for line := range strings.Lines(e.err.Error()) { // each joined error has its own line
 			fmt.Fprintf(stderr, "headgate: %s\n", redact.String(strings.TrimRight(line, "\n")))
 		}
 	}
 	return e.code
 }
 
-// The exit codes.
+// The exit codes of commands. Rollout run has its own.
 const (
 	exitReady   = 0
 	exitFailed  = 1
@@ -95,7 +95,7 @@ const (
 	exitLocked  = 5
 )
 
-// An exitError ends the command with a code; err is printed when it is not nil.
+// An exitError ends the command with a code. If err is not nil, it is printed.
 type exitError struct {
 	code int
 	err  error
@@ -115,7 +115,7 @@ func usage(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
 }
 
-// asFailures gives errors without an exit code, of a command and of those below it, that of a failure.
+// asFailures makes c and its subcommands return [exitFailed] for errors without an exit code.
 func asFailures(c *cobra.Command) {
 	run := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -130,8 +130,8 @@ func asFailures(c *cobra.Command) {
 	}
 }
 
-// variables are the flags that a variable of the environment can stand for.
-// Those of a server count before that of a store.
+// variables are the flags that environment variables can set. The variable of a server takes
+// precedence over that of a store.
 var variables = []struct{ flag, variable string }{
 	{"server", "HEADGATE_SERVER"}, {"store", "HEADGATE_STORE"}, {"secrets", "HEADGATE_SECRETS"}, {"cache", "HEADGATE_CACHE"}, {"parallel", "HEADGATE_PARALLEL"},
 }
@@ -174,7 +174,7 @@ func (p *program) root() *cobra.Command {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		root.AddCommand(g.commands...)
 		for _, c := range g.commands {
-			if c.GroupID = g.id; g.id != "rollout" { // whose commands have 2 for every error
+			if c.GroupID = g.id; g.id != "rollout" { // its commands exit with 2 for every error
 				asFailures(c)
 			}
 		}
@@ -196,8 +196,8 @@ func (p *program) getenv(name string) string {
 	return value
 }
 
-// fromEnvironment sets the flags that were not given by their variables. A store
-// that was named counts more than the variable of a server.
+// fromEnvironment sets the flags that were not given from their environment variables. If the user
+// gave --store, it ignores the variable of the server.
 func (p *program) fromEnvironment(c *cobra.Command) error {
 	stored := c.Flags().Changed("store")
 	for _, v := range variables {
@@ -213,14 +213,14 @@ func (p *program) fromEnvironment(c *cobra.Command) error {
 	return nil
 }
 
-// group returns a command that only groups others.
+// group returns a command that only has subcommands.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Args: noCommand, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	c.AddCommand(commands...)
 	return c
 }
 
-// noCommand refuses the words after a command that only groups others.
+// noCommand returns an error for arguments of a command that only has subcommands.
 func noCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -232,7 +232,8 @@ func noCommand(c *cobra.Command, args []string) error {
 	return usage("unknown command %q for %q: see %s --help", args[0], c.CommandPath(), c.CommandPath())
 }
 
-// flagError says what a flag wants, which flag was meant, or where flags are listed.
+// flagError rewrites an error of the flag parser: it says which value the flag wants, suggests a
+// similar flag, or refers to the help.
 func flagError(c *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		name, best, distance := unknown.GetSpecifiedName(), "", 3
@@ -257,7 +258,7 @@ func flagError(c *cobra.Command, err error) error {
 	return usage("%s %q: %s", name, invalid.GetValue(), wanted(f, invalid.Unwrap()))
 }
 
-// wanted says what a flag wants that did not take a value.
+// wanted says which values a flag accepts, for the error of an invalid value.
 func wanted(f *pflag.Flag, err error) string {
 	wants := map[string]string{"int": "want a whole number", "float64": "want a number", "bool": "want true or false"}
 	return cmp.Or(wants[f.Value.Type()], err.Error())
@@ -277,7 +278,8 @@ func (p *program) version() *cobra.Command {
 	return c
 }
 
-// A build is what the toolchain wrote into the binary. Commit and date are there if it was built in a checkout.
+// A build is the build information in the binary. Commit and Date are set if it was built in a
+// checkout.
 type build struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`

@@ -21,7 +21,7 @@ import (
 	"github.com/headgate-io/headgate/source/schema"
 )
 
-// initFlags are those of headgate init.
+// initFlags are the flags of headgate init.
 type initFlags struct {
 	sourceFlags
 	file  string
@@ -58,7 +58,7 @@ func (p *program) runInit(ctx context.Context, f *initFlags, args []string) erro
 		return usage("%s is a directory of this machine: give its URL, and read the directory in its place with headgate fetch --from", dir)
 	}
 	text, written := "# yaml-language-server: $schema="+schema.URL("", source.V1)+"\n", map[string]string{}
-	for _, obj := range slices.Concat(s.set.Objects, objects) { // the repository of a chart is in the set
+	for _, obj := range slices.Concat(s.set.Objects, objects) { // the set has the repository of a chart
 		name := argumentOf(obj)
 		document, err := source.EncodeYAML(obj)
 		masked, err2 := source.EncodeYAML(source.Masked(obj))
@@ -95,8 +95,8 @@ func (p *program) runInit(ctx context.Context, f *initFlags, args []string) erro
 	return err
 }
 
-// explained are fields of specs: those that are set get the comment, and those that have an
-// example are named in a comment where they are not.
+// explained lists fields of specs. A field that is set gets the comment. A field that is not set is
+// shown in a comment if it has an example.
 var explained = []struct{ field, kinds, example, comment string }{
 	{"interval", "GitRepository OCIRepository Bucket PkgRepository PkgChart", "", "how often headgate serve checks it"},
 	{"timeout", "GitRepository OCIRepository Bucket PkgRepository", "", "time limit of each step: log in, look up, fetch, verify"},
@@ -111,7 +111,7 @@ var explained = []struct{ field, kinds, example, comment string }{
 	{"valuesFiles", "PkgChart", "[values-production.yaml]", "in place of values.yaml of the chart; the last one wins"},
 }
 
-// implied are lines of a document that it means without them too.
+// implied matches lines of a document that only repeat defaults.
 var implied = regexp.MustCompile(`(?m)^  (?:namespace: default|provider: generic|type: default|reconcileStrategy: ChartVersion)\n`)
 
 // commented adds comments to the document of an object.
@@ -131,7 +131,7 @@ func commented(obj source.Object, document string) string {
 	return head + "\nspec:\n" + spec
 }
 
-// validateFlags are those of headgate validate.
+// validateFlags are the flags of headgate validate.
 type validateFlags struct {
 	documentFlags
 	outputFlags
@@ -161,7 +161,7 @@ Exit codes: 0 all objects are valid, 2 there are errors.`,
 	return c
 }
 
-// noArguments wants files, and no arguments.
+// noArguments returns a usage error if there are arguments, or no files.
 func (f *documentFlags) noArguments(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usage("%s takes no arguments, but got %q: give files and directories with -f", c.Name(), args[0])
@@ -172,26 +172,26 @@ func (f *documentFlags) noArguments(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// A validation is what headgate validate found, and its output with -o json.
+// A validation is the result of headgate validate, and its output with -o json.
 type validation struct {
 	Objects  []validObject  `json:"objects"`
 	Errors   []defectLine   `json:"errors"`
 	Warnings []defectLine   `json:"warnings"`
 	Others   []source.Other `json:"others"`  // the first 1000 of each file
-	Skipped  int            `json:"skipped"` // how many others there are
+	Skipped  int            `json:"skipped"` // number of other documents
 
 	set    source.Set
 	errs   []error
 	warned []error
 }
 
-// A validObject is an object and the file that it is in.
+// A validObject is a valid object and its file.
 type validObject struct {
 	Object string `json:"object"` // KIND/NAMESPACE/NAME
 	File   string `json:"file"`
 }
 
-// A defectLine is an error or a warning.
+// A defectLine is an error or a warning in the output.
 type defectLine struct {
 	source.DocumentError
 	Message string `json:"message"`
@@ -229,7 +229,7 @@ func (p *program) runValidate(f *validateFlags) error {
 	return err
 }
 
-// fail notes what is wrong, once: a defect of the syntax is found by each decoder.
+// fail records errors, each once: every decoder finds the same syntax errors.
 func (v *validation) fail(err error) {
 	for _, err := range document.Split(err) {
 		if !slices.ContainsFunc(v.errs, func(other error) bool { return other.Error() == err.Error() }) {
@@ -238,7 +238,7 @@ func (v *validation) fail(err error) {
 	}
 }
 
-// read checks the documents of one text.
+// read checks the documents of one file.
 func (v *validation) read(t text) error {
 	objects, others, skipped := len(v.set.Objects), len(v.set.Others), v.set.Skipped
 	errs := []error{v.set.Decode(t.name, bytes.NewReader(t.data))}
@@ -282,7 +282,7 @@ func (v *validation) valid(t text, object string) {
 	v.Objects = append(v.Objects, validObject{object, t.name})
 }
 
-// told reports whether one of joined errors is about the document o.
+// told reports whether one of the joined errors is about the document o.
 func told(err error, o source.Other) bool {
 	return slices.ContainsFunc(document.Split(err), func(err error) bool {
 		e, ok := errors.AsType[*source.DocumentError](err)
@@ -290,7 +290,8 @@ func told(err error, o source.Other) bool {
 	})
 }
 
-// judgeOthers makes errors of documents that are no mappings, and of all others with strict.
+// judgeOthers records errors for documents that are lists and, if strict is set, for all other
+// documents.
 func (v *validation) judgeOthers(strict bool) {
 	named := len(v.Others)
 	for _, o := range v.Others {
@@ -333,7 +334,7 @@ func (p *program) convert() *cobra.Command {
 		var converted []source.Object
 		for _, obj := range set.Objects {
 			if e, ok := obj.(*source.ExternalArtifact); ok && e.Composed != nil {
-				continue // no document has it
+				continue // made by a generator, not in a document
 			}
 			to, warnings, err := source.Convert(obj, version, group)
 			if p.warn(warnings...); err == nil {

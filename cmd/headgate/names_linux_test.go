@@ -11,8 +11,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// A file whose name is not UTF-8 is in the artifact, as in a cluster's. The name is
-// printed with its bytes, whoever prints it.
+// TestNamesOfBytes checks that an artifact can contain a file whose name is not
+// UTF-8, and that every command prints such a name with its bytes escaped.
 func TestNamesOfBytes(t *testing.T) {
 	const name, shown = "caf\xe9.yaml", `caf\xe9.yaml`
 	dir := t.TempDir()

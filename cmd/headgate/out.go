@@ -17,13 +17,13 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// outFlags say where content is extracted to.
+// outFlags name the directory for extracted content.
 type outFlags struct {
 	out string
 	artifact.Extractor
 }
 
-// outRule says in the help of commands what --out replaces.
+// outRule tells in the help of commands which directories --out replaces.
 const outRule = `--out replaces a directory that is empty, or that an earlier --out wrote and that has not changed; the directory
 .NAME.headgate beside it records what was written. With --force it replaces other directories too, but never a home
 directory, the working directory, a store, a Git repository, or a directory that contains one of these.`
@@ -33,18 +33,18 @@ func (f *outFlags) register(c *cobra.Command, use string) {
 	c.Flags().BoolVar(&f.Force, "force", false, "let --out replace a directory that it did not write or that has changed")
 }
 
-// check reports whether dir can be replaced.
+// check returns an error if dir cannot be replaced.
 func (f *outFlags) check(ctx context.Context, dir string) error {
 	return refusedOut(f.Check(ctx, dir), dir)
 }
 
-// extract replaces dir by the content of tree.
+// extract replaces dir with the content of tree.
 func (f *outFlags) extract(ctx context.Context, tree *artifact.Tree, dir string) error {
 	return refusedOut(f.Extract(ctx, tree, dir), dir)
 }
 
-// refusedOut gives a directory that is not replaced the exit code of usage, and
-// names the flag that helps.
+// refusedOut turns the error about a directory that cannot be replaced into a usage error that
+// names the flag to use.
 func refusedOut(err error, dir string) error {
 	refused, ok := errors.AsType[*artifact.RefusedError](err)
 	switch {
@@ -56,7 +56,7 @@ func refusedOut(err error, dir string) error {
 	return usage("--out %s: %s: choose another directory, or replace it with --force", dir, refused.Why)
 }
 
-// outDir returns where the content of obj is extracted to.
+// outDir returns the directory to which the content of obj is extracted.
 func (f *fetchFlags) outDir(obj source.Object, objects int) string {
 	if objects == 1 {
 		return f.out
@@ -64,8 +64,8 @@ func (f *fetchFlags) outDir(obj source.Object, objects int) string {
 	return filepath.Join(f.out, filepath.FromSlash(addressOf(obj)))
 }
 
-// checkOut refuses, before anything is fetched, an --out that would replace what
-// it did not write, the store or the cache. The store exists.
+// checkOut returns an error if --out would replace the store, the cache, or files that it did not
+// write. It runs before anything is fetched. The store must exist.
 func (f *fetchFlags) checkOut(ctx context.Context, objects []source.Object) error {
 	if f.out == "" {
 		return nil
@@ -83,10 +83,10 @@ func (f *fetchFlags) checkOut(ctx context.Context, objects []source.Object) erro
 	return nil
 }
 
-// checkFrom refuses a plain directory of --from that the command itself would
-// change: its revision is that of all its files. Of a Git repository and an image
-// layout only what is committed or in the index counts. The store exists. The flag
-// what says where the command writes beside store and cache.
+// checkFrom returns an error if a plain directory of --from contains the store, the cache, or
+// written, the file or directory of the flag what. The command would change it, and its revision
+// depends on all its files. Git repositories and image layouts are exempt, because only their
+// commits or index count. The store must exist.
 func (f *storingFlags) checkFrom(local map[string]string, what, written string) error {
 	for _, dir := range local {
 		if exists(filepath.Join(dir, ".git")) || exists(filepath.Join(dir, "HEAD")) || exists(filepath.Join(dir, "oci-layout")) {
@@ -101,7 +101,7 @@ func (f *storingFlags) checkFrom(local map[string]string, what, written string) 
 	return nil
 }
 
-// writePublic makes text the content of a file that others may read too.
+// writePublic replaces the content of a file and makes it readable for all users.
 func writePublic(file string, text []byte) error {
 	err := durable.Replace(file, text)
 	if err == nil {
@@ -115,22 +115,23 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// holds reports whether the directory outer exists and inner is in it, or is it.
+// holds reports whether the directory outer exists and is equal to inner or contains it.
 func holds(outer, inner string) bool {
 	_, in := below(outer, inner)
 	return exists(outer) && (in || realPath(outer) == realPath(inner))
 }
 
-// below returns the slash-separated path of dir inside the directory outer.
+// below returns the slash-separated path of dir relative to the directory outer, and whether dir is
+// inside it.
 func below(outer, dir string) (string, bool) {
 	inside, err := filepath.Rel(realPath(outer), realPath(dir))
 	return filepath.ToSlash(inside), err == nil && inside != "." && filepath.IsLocal(inside)
 }
 
-// literal makes a pattern of a path, which matches nothing else.
+// literal escapes a path for use in a pattern, so that it matches only itself.
 var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// realPath returns the absolute path of what need not exist yet, without symbolic links.
+// realPath returns the absolute path without symbolic links. The path need not exist.
 func realPath(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -31,13 +31,13 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// outputFlags say what is printed. The format is one of formats, or with json
-// among them jsonpath=TEMPLATE.
+// outputFlags select what is printed. The format is one of formats. If they include json,
+// jsonpath=TEMPLATE is possible too.
 type outputFlags struct {
 	quiet   bool
-	whole   bool // no line of the table is cut
+	whole   bool // table lines are not truncated
 	output  string
-	asked   func() bool // whether -o was given
+	asked   func() bool // reports whether -o was given
 	formats []string
 }
 
@@ -46,7 +46,7 @@ func (f *outputFlags) register(c *cobra.Command, formats ...string) {
 	f.registerFormat(c, formats...)
 }
 
-// registerFormat adds -o alone; the first format is the default.
+// registerFormat adds -o only. The first format is the default.
 func (f *outputFlags) registerFormat(c *cobra.Command, formats ...string) {
 	f.formats, f.output, f.asked = formats, formats[0], func() bool { return c.Flags().Changed("output") }
 	words := slices.Clone(formats)
@@ -57,7 +57,7 @@ func (f *outputFlags) registerFormat(c *cobra.Command, formats ...string) {
 	complete(c, "output", formats...)
 }
 
-// Set implements [pflag.Value]: it refuses a format that the command does not have.
+// Set implements [pflag.Value]. It returns an error for a format that the command lacks.
 func (f *outputFlags) Set(format string) error {
 	if !slices.Contains(f.formats, format) && !(slices.Contains(f.formats, "json") && strings.HasPrefix(format, jsonPath)) {
 		return errors.New("want " + either(f.formats))
@@ -69,25 +69,24 @@ func (f *outputFlags) Set(format string) error {
 func (f *outputFlags) String() string { return f.output }
 func (f *outputFlags) Type() string   { return "string" }
 
-// prints reports whether the command prints its result: -q silences it unless
-// -o asks for it.
+// prints reports whether the command prints its result. -q suppresses it unless -o was given.
 func (f *outputFlags) prints() bool { return !f.quiet || f.asked() }
 
-// documents reports whether the result is printed for programs.
+// documents reports whether the output format is for programs.
 func (f *outputFlags) documents() bool {
 	return f.output == "json" || f.output == "yaml" || strings.HasPrefix(f.output, jsonPath)
 }
 
-// A table prints rows in columns, without control characters. Rows can be added
-// later: a column does not shrink.
+// A table prints rows in aligned columns, without control characters. More rows can be printed
+// later, since columns never shrink.
 type table struct {
 	w      io.Writer
-	limit  int  // columns of a line that the last cell is cut to; 0 for none
-	paint  bool // the words True and False of the second cell have colours
+	limit  int  // maximum columns of a line: the last cell is truncated; 0 for no limit
+	paint  bool // the second cell is coloured if it is a condition status
 	widths []int
 }
 
-// table returns a table on standard output; it fits a terminal unless it is wide.
+// table returns a table on standard output. Unless wide is set, it truncates lines.
 func (p *program) table(wide bool) *table {
 	t := &table{w: p.stdout}
 	if !wide {
@@ -97,10 +96,10 @@ func (p *program) table(wide bool) *table {
 	return t
 }
 
-// colours are those of the status of a condition.
+// colours are the colours of condition statuses.
 var colours = map[string]prettytext.Color{"True": prettytext.FgGreen, "False": prettytext.FgRed, "Unknown": prettytext.FgYellow}
 
-// leastCell is what is left of a last cell that is cut.
+// leastCell is the minimum width of a truncated last cell.
 const leastCell = 40
 
 func (t *table) print(rows ...[]string) error {
@@ -135,10 +134,10 @@ func (t *table) print(rows ...[]string) error {
 	return err
 }
 
-// hexes are the digests and commits of revisions.
+// hexes matches long hexadecimal digests and commits in revisions.
 var hexes = regexp.MustCompile(`((?:sha1|sha256):[0-9a-f]{8})[0-9a-f]{24,}`)
 
-// shortRevision abbreviates the hashes in a revision, unless it is to be whole.
+// shortRevision abbreviates the hashes in a revision unless whole is set.
 func shortRevision(revision string, whole bool) string {
 	if whole {
 		return revision
@@ -146,16 +145,16 @@ func shortRevision(revision string, whole bool) string {
 	return hexes.ReplaceAllString(revision, "$1")
 }
 
-// shortDigest abbreviates ALGORITHM:HEX for people.
+// shortDigest abbreviates ALGORITHM:HEX for display.
 func shortDigest(digest string) string {
 	algorithm, hex, _ := strings.Cut(digest, ":")
 	return algorithm + ":" + hex[:min(len(hex), 12)]
 }
 
-// humanSize writes a number of bytes with a binary unit.
+// humanSize formats a number of bytes with a binary unit.
 func humanSize(n int64) string { return humanize.IBytes(uint64(n)) }
 
-// age writes a time span in its largest unit.
+// age formats a time span in its largest unit.
 func age(d time.Duration) string {
 	for _, unit := range []struct {
 		name string
@@ -168,7 +167,7 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%ds", max(int64(d/time.Second), 0))
 }
 
-// instant writes a time, "" for the zero one.
+// instant formats a time. It returns "" for the zero time.
 func instant(at time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -176,7 +175,7 @@ func instant(at time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-// kindOfFile names what an archive never holds.
+// kindOfFile describes the type of a file that archives cannot contain.
 func kindOfFile(m fs.FileMode) string {
 	switch {
 	case m&fs.ModeSymlink != 0:
@@ -187,8 +186,8 @@ func kindOfFile(m fs.FileMode) string {
 	return "no regular file"
 }
 
-// result prints what a command found, as -o says: the names, a line each; the value,
-// for programs; or a table of lines, the first of which has the titles.
+// result prints the result of a command as -o says: names one per line, value for programs, or
+// lines as a table whose first line has the titles.
 func (p *program) result(f *outputFlags, value any, names []string, lines [][]string) (err error) {
 	switch {
 	case !f.prints():
@@ -204,7 +203,7 @@ func (p *program) result(f *outputFlags, value any, names []string, lines [][]st
 	return p.table(f.whole || f.output == "wide" || !slices.Contains(f.formats, "wide")).print(lines...)
 }
 
-// printDocuments writes documents: YAML as a stream of them, JSON as one List.
+// printDocuments writes documents: YAML as a stream, JSON as one List.
 func printDocuments(w io.Writer, format string, objects []source.Object) error {
 	if format == "yaml" {
 		var all [][]byte
@@ -233,7 +232,7 @@ func printDocuments(w io.Writer, format string, objects []source.Object) error {
 	return printValue(w, format, list)
 }
 
-// printValue writes v as JSON or YAML, or what a template finds in it.
+// printValue writes v as JSON, as YAML, or through a jsonpath template.
 func printValue(w io.Writer, format string, v any) error {
 	if objects, ok := v.([]source.Object); ok {
 		return printDocuments(w, format, objects)
@@ -251,7 +250,7 @@ func printValue(w io.Writer, format string, v any) error {
 	return err
 }
 
-// printItem writes one value of several: JSON on a line, YAML as a document.
+// printItem writes one of several values: JSON on one line, YAML as a document.
 func printItem(w io.Writer, format string, v any) error {
 	switch format {
 	case "json":
@@ -262,7 +261,7 @@ func printItem(w io.Writer, format string, v any) error {
 	return printValue(w, format, v)
 }
 
-// encode writes v as JSON, without an indent in one line.
+// encode writes v as JSON. If indent is "", it writes one line.
 func encode(w io.Writer, v any, indent string) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", indent)
@@ -270,9 +269,9 @@ func encode(w io.Writer, v any, indent string) error {
 	return enc.Encode(v)
 }
 
-// jsonPath begins the format whose rest is a template, as kubectl has it: text
-// with {PATH}, {"TEXT"} and {range PATH}…{end}, where a path is made of .NAME,
-// ['NAME'], [INDEX] and [*]. A List of one item is that item.
+// jsonPath is the prefix of a format with a template in the syntax of kubectl: text with {PATH},
+// {"TEXT"} and {range PATH}…{end}. A path consists of .NAME, ['NAME'], [INDEX] and [*]. If v is a
+// List with one item, paths start at the item.
 const jsonPath = "jsonpath="
 
 var (
@@ -280,8 +279,8 @@ var (
 	pathSteps     = regexp.MustCompile(`^(?:\.?\['((?:[^'\\]|\\.)*)'\]|\[(\*|-?\d+)\]|\.((?:[^.\[\\]|\\.)+))`)
 )
 
-// printPath writes what a template finds in v. It becomes a template of Go, whose
-// functions look up paths.
+// printPath writes v through a jsonpath template. It translates the template to a Go template with
+// functions that look up paths.
 func printPath(w io.Writer, text string, v any) error {
 	document, err := json.Marshal(v)
 	if err != nil {
@@ -319,7 +318,7 @@ func printPath(w io.Writer, text string, v any) error {
 	return err
 }
 
-// showPath returns the text of what is at a path.
+// showPath returns the text of the values at a path.
 func showPath(v any, path string) (string, error) {
 	found, err := lookUp(v, path)
 	for i, v := range found {
@@ -332,7 +331,7 @@ func showPath(v any, path string) (string, error) {
 	return strings.TrimSuffix(fmt.Sprintln(found...), "\n"), err
 }
 
-// lookUp returns what is at a path.
+// lookUp returns the values at a path.
 func lookUp(v any, path string) ([]any, error) {
 	found, rest := []any{v}, strings.TrimPrefix(path, "$")
 	for rest != "" && rest != "." && rest != "@" {
@@ -368,7 +367,8 @@ func lookUp(v any, path string) ([]any, error) {
 	return found, nil
 }
 
-// unreachable says what to do about an error of a server that cannot be reached, after a colon; "" about others.
+// unreachable returns a hint, after a colon, for errors about a server that cannot be reached. For
+// other errors it returns "".
 func unreachable(err error) string {
 	op, ok := errors.AsType[*net.OpError](err)
 	switch {
@@ -380,7 +380,7 @@ func unreachable(err error) string {
 	return ""
 }
 
-// warn prints warnings, a line each.
+// warn prints warnings, one per line.
 func (p *program) warn(errs ...error) {
 	p.note("warning", errs...)
 	for _, err := range document.Split(errors.Join(errs...)) {
@@ -388,14 +388,14 @@ func (p *program) warn(errs ...error) {
 	}
 }
 
-// annotations are what CI systems show beside the documents that a command read.
+// annotations are errors and warnings that a CI system shows beside the documents.
 type annotations struct {
 	format string    // of --format: github, gitlab, or "" for none
-	report io.Writer // standard output, where the report of GitLab takes the place of the result
+	report io.Writer // standard output; for gitlab the report replaces the result
 	noted  []annotation
 }
 
-// An annotation is an error or a warning, and where it belongs.
+// An annotation is an error or a warning with its position.
 type annotation struct {
 	severity    string // error or warning
 	file        string // "" for none
@@ -418,8 +418,8 @@ func (p *program) beginAnnotations(c *cobra.Command) error {
 	return nil
 }
 
-// note notes errors or warnings at the documents that they name, whose files are named by
-// their paths below the working directory, as CI systems do.
+// note records errors or warnings with the documents that they name. File names become relative to
+// the working directory, as CI systems expect.
 func (p *program) note(severity string, errs ...error) {
 	if p.format == "" { // a server would collect them as long as it runs
 		return
@@ -442,15 +442,15 @@ func (p *program) note(severity string, errs ...error) {
 	}
 }
 
-// What GitHub escapes in the text and in the properties of a workflow command.
+// These replacers escape the text and the properties of a GitHub workflow command.
 var (
 	commandText     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	commandProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 )
 
-// annotate prints what was noted, and the error with which the command ends. GitLab
-// takes what is in files alone. The fingerprint of an issue has no line: one that moves is
-// the same.
+// annotate prints the recorded annotations and err, the final error of the command. The GitLab
+// report has only those in files. The fingerprint of an issue does not include the line, so an
+// issue that moves stays the same.
 func (p *program) annotate(err error) error {
 	p.note("error", err)
 	issues, seen := []map[string]any{}, map[string]int{}

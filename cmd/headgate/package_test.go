@@ -20,8 +20,9 @@ import (
 
 var packaged = flag.String("package", "", "directory that TestPackage writes man pages and completions to")
 
-// A package has a page of the manual for each command, and completions for three shells. The release writes them by this
-// test (.ci/package), so the command does not link what renders them.
+// TestPackage writes a manual page for each command and completions for three shells. The release
+// runs this test to create them (.ci/package), so the command does not link the packages that
+// render them.
 func TestPackage(t *testing.T) {
 	dir := cmp.Or(*packaged, t.TempDir())
 	pages, completion := filepath.Join(dir, "man"), filepath.Join(dir, "completion")
@@ -30,7 +31,7 @@ func TestPackage(t *testing.T) {
 	root := (&program{lookup: noVariables}).root()
 	root.DisableAutoGenTag = true
 	var keepLines func(c *cobra.Command)
-	keepLines = func(c *cobra.Command) { // help is read as Markdown, where four spaces keep lines apart
+	keepLines = func(c *cobra.Command) { // the text is parsed as Markdown, where four spaces preserve lines
 		c.Long = regexp.MustCompile(`(?m)^  `).ReplaceAllString(c.Long, "    ")
 		for _, sub := range c.Commands() {
 			keepLines(sub)
@@ -71,7 +72,7 @@ func TestPackage(t *testing.T) {
 	}
 }
 
-// Each directory whose dependencies are looked after has some.
+// TestDependabot checks that each directory in the Dependabot configuration has dependencies.
 func TestDependabot(t *testing.T) {
 	var config struct {
 		Updates []struct {

@@ -21,30 +21,30 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A meter shows how far the work on objects is. A terminal has a line that changes, and
-// one that stays for each transfer. Elsewhere there is a line for each phase of a
-// transfer, one for the end of each object, and one every ten seconds.
+// A meter shows the progress of the objects. On a terminal one line changes, and each transfer
+// leaves a line. Elsewhere there is a line for each phase of a transfer, for the end of each
+// object, and every ten seconds.
 type meter struct {
 	w      io.Writer
-	width  int // of the terminal; 0 for none
+	width  int // of the terminal; 0 if there is none
 	total  int
-	names  map[string]string // address → how tables and errors name the object
-	cancel func()            // ends ticks
+	names  map[string]string // address → name of the object in tables and errors
+	cancel func()            // stops the ticks
 
 	mu    sync.Mutex
 	ended int
 	open  map[string]*transfer
-	drawn bool // there is a line that changes
+	drawn bool // the changing line is on the terminal
 }
 
-// A transfer is an object that is worked on.
+// A transfer is the progress of an object that is being processed.
 type transfer struct {
 	source.Progress
 	name  string
 	since time.Time
 }
 
-// newMeter returns a meter of objects on w.
+// newMeter returns a meter for objects that writes to w. The caller must call stop.
 func newMeter(w io.Writer, quiet bool, objects []source.Object) *meter {
 	m := &meter{w: w, names: map[string]string{}, open: map[string]*transfer{}}
 	if quiet {
@@ -63,7 +63,7 @@ func newMeter(w io.Writer, quiet bool, objects []source.Object) *meter {
 	return m
 }
 
-// every calls do at an interval until the function that it returns is called.
+// every calls do repeatedly at an interval until stop is called.
 func every(interval time.Duration, do func()) (stop func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
@@ -74,7 +74,7 @@ func every(interval time.Duration, do func()) (stop func()) {
 	return stop
 }
 
-// tick tells what is waited for.
+// tick shows the objects in progress.
 func (m *meter) tick() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,7 +99,7 @@ func (m *meter) tick() {
 	fmt.Fprint(m.w, "\r\x1b[K", prettytext.Snip(waiting, m.width-1, "…"))
 }
 
-// String says what is done, and how fast.
+// String describes the phase, the amount and the rate.
 func (t *transfer) String() string {
 	text := t.name + ": " + t.doing()
 	if t.Done == 0 {
@@ -117,7 +117,7 @@ func (t *transfer) String() string {
 	return text + unit + ", " + number(int64(float64(t.Done)/max(time.Since(t.since).Seconds(), 0.001))) + "/s"
 }
 
-// doing says what is done, without how far it is.
+// doing describes the phase, without the amount.
 func (t *transfer) doing() string {
 	if t.Asked != nil {
 		return t.Phase + " " + source.OriginOf(t.Asked)
@@ -125,7 +125,7 @@ func (t *transfer) doing() string {
 	return t.Phase
 }
 
-// show is a [source.Env] Progress function. A phase without a unit is none of a transfer.
+// show is a [source.Env] Progress function. A phase with a unit is a transfer.
 func (m *meter) show(p source.Progress) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -143,7 +143,7 @@ func (m *meter) show(p source.Progress) {
 	t.Progress = p
 }
 
-// doing returns what is done for the object at an address.
+// doing describes the current phase of the object with this address.
 func (m *meter) doing(address string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,7 +153,7 @@ func (m *meter) doing(address string) string {
 	return "working on it"
 }
 
-// done shows that the work on an object has ended; one that was cut short has no outcome.
+// done shows that an object has ended. The outcome is "" if it was interrupted.
 func (m *meter) done(address, name, outcome string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -167,7 +167,7 @@ func (m *meter) done(address, name, outcome string) {
 	delete(m.open, address)
 }
 
-// erase removes the line that changes. It is called with m.mu held.
+// erase removes the changing line. The caller holds m.mu.
 func (m *meter) erase() {
 	if m.drawn {
 		fmt.Fprint(m.w, "\r\x1b[K")
@@ -175,36 +175,36 @@ func (m *meter) erase() {
 	m.drawn = false
 }
 
-// stop ends the meter: what is printed from now on stands below its lines.
+// stop ends the meter. Later output starts on an empty line.
 func (m *meter) stop() {
 	m.cancel()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.erase()
-	clear(m.open) // or a tick that waits would draw again
+	clear(m.open) // a pending tick draws nothing
 }
 
-// A view shows a rollout: events as lines or as documents and, on a terminal,
-// below them one line with where it is.
+// A view shows a rollout: events as lines or documents and, on a terminal, a status line below
+// them.
 type view struct {
 	*program
 	*runFlags
-	stop func() // ends the drawing of the line; nil without a terminal
+	stop func() // stops redrawing the status line; nil without a terminal
 
 	mu       sync.Mutex
 	status   rollout.Status
-	shown    time.Time // of the last line
-	checksum string    // that was printed last
+	shown    time.Time // time of the last line
+	checksum string    // the last checksum printed
 }
 
-// silence is how long a log stays without a line before one says that the
-// rollout goes on.
+// silence is the time without output after which the view prints a line that the rollout is still
+// running.
 const silence = 5 * time.Minute
 
 func newView(p *program, f *runFlags) *view {
 	v := &view{program: p, runFlags: f, shown: time.Now()}
 	if !f.quiet && isTerminal(p.stderr) {
-		v.stop = every(time.Second, func() { // the time that a gate is closed for goes on
+		v.stop = every(time.Second, func() { // the line has a running time
 			v.mu.Lock()
 			defer v.mu.Unlock()
 			v.draw()
@@ -213,7 +213,7 @@ func newView(p *program, f *runFlags) *view {
 	return v
 }
 
-// end takes the line off the terminal.
+// end removes the status line from the terminal and stops redrawing it.
 func (v *view) end() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -240,7 +240,7 @@ func (v *view) Show(s rollout.Status) {
 func (v *view) Emit(_ context.Context, e rollout.Event) {
 	if v.documents() {
 		e.Message, e.Reason = redact.String(e.Message), redact.String(e.Reason)
-		_ = printItem(v.stdout, v.output, e) // a reader that left is noticed when the result is printed
+		_ = printItem(v.stdout, v.output, e) // printing the result reports a closed pipe
 		return
 	}
 	if v.quiet {
@@ -263,7 +263,7 @@ func (v *view) Emit(_ context.Context, e rollout.Event) {
 	v.line(e.Time, text)
 }
 
-// Say shows what is no event.
+// Say shows a message that is not an event.
 func (v *view) Say(text string) {
 	if !v.quiet {
 		v.line(time.Now(), text)
@@ -283,8 +283,8 @@ func (v *view) line(at time.Time, text string) {
 	v.draw()
 }
 
-// draw writes the line with where the rollout is, as much of it as fits: a
-// terminal that went on below could not erase it. It is called with v.mu held.
+// draw writes the status line without line wrapping, because a wrapped line could not be erased.
+// The caller holds v.mu.
 func (v *view) draw() {
 	if v.stop != nil {
 		fmt.Fprintf(v.stderr, "\r\x1b[K\x1b[?7l%s\x1b[?7h", progressOf(v.Canary, v.status))
@@ -297,8 +297,8 @@ func (v *view) erase() {
 	}
 }
 
-// result prints what became of a rollout, and how to go on. An error is told
-// with the exit code.
+// result prints the result of a rollout and how to continue. It does not print an error, which run
+// prints.
 func (v *view) result(r drive.Result) error {
 	switch {
 	case r.Settled && r.Outcome == drive.Promoted:
@@ -330,7 +330,7 @@ func (v *view) result(r drive.Result) error {
 	return err
 }
 
-// webhookAt is where a webhook of a canary is, in brackets.
+// webhookAt returns the URL of a webhook of a canary in parentheses, or "".
 func webhookAt(c *rollout.Canary, hook string) string {
 	for _, h := range c.Spec.Analysis.Webhooks {
 		if h.Name == hook {
@@ -340,8 +340,8 @@ func webhookAt(c *rollout.Canary, hook string) string {
 	return ""
 }
 
-// progressOf is where a rollout is, on one line. Of the canary no more than its
-// name need be known.
+// progressOf describes the state of a rollout on one line. Only the name of the canary must be
+// known.
 func progressOf(c *rollout.Canary, s rollout.Status) string {
 	bar := func(part, whole int) string {
 		n := min(max(part, 0)*10/max(whole, 1), 10)

@@ -20,8 +20,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// TestTerminal shows what a transfer draws on a terminal, and that nothing is
-// drawn where nothing is transferred or nobody wants to see it.
+// TestTerminal checks what a transfer draws on a terminal, and that nothing is
+// drawn without a transfer or with -q.
 func TestTerminal(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree("one")})
@@ -31,7 +31,7 @@ func TestTerminal(t *testing.T) {
 		args = append([]string{"fetch", server.Repo(), "--name", "repo", "--store", store}, args...)
 		return onTerminal(t, func(tty *os.File) { run(t.Context(), args, strings.NewReader(""), io.Discard, tty, os.LookupEnv) })
 	}
-	left := func(drawn string) string { // on the terminal, as lines are drawn over
+	left := func(drawn string) string { // lines that remain on the terminal
 		lines := strings.SplitAfter(drawn, "\n")
 		for i, line := range lines {
 			if at := strings.LastIndex(line, "\x1b[K"); at >= 0 {
@@ -54,7 +54,8 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestWaiting shows what is told where there is no terminal while nothing ends.
+// TestWaiting checks what a meter prints without a terminal while objects are in
+// progress.
 func TestWaiting(t *testing.T) {
 	var out bytes.Buffer
 	var objects []source.Object
@@ -73,7 +74,7 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestColours shows that READY has a colour on a terminal, and none with NO_COLOR.
+// TestColours checks that READY is coloured on a terminal, but not with NO_COLOR.
 func TestColours(t *testing.T) {
 	for colour, want := range map[string]string{"": "\x1b[32mTrue\x1b[0m  stored", "1": "  True  stored"} {
 		p := &program{lookup: func(name string) (string, bool) { return colour, name == "NO_COLOR" }}
@@ -87,7 +88,7 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// onTerminal returns what use writes to a terminal.
+// onTerminal calls use with a terminal and returns the output.
 func onTerminal(t *testing.T, use func(tty *os.File)) string {
 	t.Helper()
 	control, tty := terminal(t)
@@ -101,7 +102,7 @@ func onTerminal(t *testing.T, use func(tty *os.File)) string {
 	return <-drawn
 }
 
-// terminal returns a terminal, and what is on the other side of it.
+// terminal opens a pseudoterminal and returns both of its ends.
 func terminal(t *testing.T) (control, tty *os.File) {
 	t.Helper()
 	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -118,10 +119,10 @@ func terminal(t *testing.T) (control, tty *os.File) {
 	return control, tty
 }
 
-// TestTerminalGoesAway has a server end in order, as by SIGTERM, when the terminal
-// goes away that it was started at and logs to.
+// TestTerminalGoesAway checks that a server whose controlling terminal, which is
+// also its log, is closed ends cleanly, as after SIGTERM.
 func TestTerminalGoesAway(t *testing.T) {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // or it would be ignored where this process ignores it
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // if this process ignores SIGHUP, the server would inherit that
 	control, tty := terminal(t)
 	server := exec.Command("headgate", "tester", "--addr", "127.0.0.1:0")
 	server.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")

@@ -18,7 +18,8 @@ import (
 	"github.com/headgate-io/headgate/source/provenance"
 )
 
-// checkProvenance refuses, before anything is fetched, what could not be written or would not be true.
+// checkProvenance returns an error if the statements cannot be written or would not be true. It
+// runs before anything is fetched.
 func (f *fetchFlags) checkProvenance(objects int, local map[string]string) error {
 	u, err := url.Parse(f.Builder.ID)
 	at, missing := os.Stat(f.provenance)
@@ -37,7 +38,7 @@ func (f *fetchFlags) checkProvenance(objects int, local map[string]string) error
 	return checkParent("--provenance "+f.provenance, filepath.Clean(f.provenance))
 }
 
-// checkParent wants the directory of a file that is going to be written.
+// checkParent returns a usage error unless the directory of a file to be written exists.
 func checkParent(what, file string) error {
 	if dir := filepath.Dir(file); !isDir(dir) {
 		return usage("%s: there is no directory %s", what, dir)
@@ -45,7 +46,7 @@ func checkParent(what, file string) error {
 	return nil
 }
 
-// writeProvenance writes the statements about objects, all of which succeeded.
+// writeProvenance writes the statements about objects. All objects must have succeeded.
 func (f *fetchFlags) writeProvenance(rows []*row) (err error) {
 	if len(rows) > 1 || strings.HasSuffix(f.provenance, "/") {
 		err = os.MkdirAll(f.provenance, 0o755)
@@ -74,7 +75,7 @@ func writeStatement(file string, s *provenance.Statement) ([]byte, error) {
 	return text, err
 }
 
-// readStatement returns the statement in a file, nil without a file.
+// readStatement returns the statement in a file, or nil if file is "".
 func readStatement(file string) (*provenance.Statement, error) {
 	if file == "" {
 		return nil, nil
@@ -90,8 +91,8 @@ func readStatement(file string) (*provenance.Statement, error) {
 	return s, nil
 }
 
-// attach attaches the statement in a file to the manifest d, which becomes a subject of
-// it, and returns the digest of what was attached.
+// attach adds the manifest d to the subjects of the statement s, writes s to the file and attaches
+// it to d. It returns the digest of the attached manifest.
 func attach(ctx context.Context, to *oci.Origin, repo string, d ocispec.Descriptor, file string, s *provenance.Statement) (string, error) {
 	s.Add(strings.TrimPrefix(repo, ociScheme), d.Digest.String())
 	var attached ocispec.Descriptor
@@ -105,9 +106,9 @@ func attach(ctx context.Context, to *oci.Origin, repo string, d ocispec.Descript
 	return attached.Digest.String(), err
 }
 
-// verifyProvenance compares an artifact with the statement in a file: one in a registry,
-// an archive, or one in the store, by default that of the object; and if documents are
-// given the spec of the object.
+// verifyProvenance compares an artifact with the statement in a file: an artifact in a registry, an
+// archive, or an artifact in the store, by default that of the object in the statement. With -f it
+// also compares the spec of the object.
 func (p *program) verifyProvenance(ctx context.Context, f *sourceFlags, file, store string, args []string) error {
 	if len(args) > 1 {
 		return usage("%q is an argument too many: a statement is about one artifact", args[1])
@@ -140,8 +141,8 @@ func (p *program) verifyProvenance(ctx context.Context, f *sourceFlags, file, st
 		[][]string{{"ARTIFACT", "DIGEST", "OBJECT", "BUILDER"}, {at, digest, object, builder}})
 }
 
-// verifyArtifact compares what is at oci://HOST/PATH[:TAG][@DIGEST | @RANGE], in a file or
-// in the store with a statement, and returns its digest.
+// verifyArtifact compares an artifact with a statement and returns its digest. The artifact is at
+// oci://HOST/PATH[:TAG][@DIGEST | @RANGE], in a file or in the store.
 func (s *session) verifyArtifact(ctx context.Context, statement *provenance.Statement, at, store string) (string, error) {
 	if !strings.Contains(at, "://") {
 		archive, err := (&artifactLookup{store: store}).open(ctx, at)

@@ -130,7 +130,7 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	return p.result(&f.outputFlags, done, []string{name}, [][]string{{"ARTIFACT", "TAGS", "SIZE"}, {name, strings.Join(done.Tags, ", "), humanSize(done.Size)}})
 }
 
-// pushed is what push prints.
+// A pushed is the output of push.
 type pushed struct {
 	URL      string   `json:"url"`
 	Tags     []string `json:"tags"`
@@ -139,10 +139,11 @@ type pushed struct {
 	Source   string   `json:"source,omitempty"`
 	Revision string   `json:"revision,omitempty"`
 
-	Provenance string `json:"provenance,omitempty"` // digest of the manifest that has the statement
+	Provenance string `json:"provenance,omitempty"` // digest of the manifest with the statement
 }
 
-// target returns the repository that a URL names. The command bounds its use.
+// target returns the repository that a URL names. It has no timeout of its own, because the command
+// has one.
 func (s *session) target(to string) (*source.OCIRepository, error) {
 	if !strings.HasPrefix(to, ociScheme) {
 		return nil, usage("%q: want oci://HOST/PATH[:TAG]", redact.String(to))
@@ -159,8 +160,8 @@ func (s *session) target(to string) (*source.OCIRepository, error) {
 	return repo, nil
 }
 
-// publication completes what the flags tell of what is pushed to repo. It was created
-// at the zero time if they do not say when.
+// publication completes f for a push to repo. The creation time stays zero if neither --created nor
+// SOURCE_DATE_EPOCH is set.
 func (p *program) publication(f *pushFlags, repo *source.OCIRepository) (err error) {
 	f.Source, f.Annotations = withoutLogin(f.Source), map[string]string{}
 	if tag := repo.Spec.Ref.Tag; tag != "" {
@@ -187,8 +188,8 @@ func (p *program) publication(f *pushFlags, repo *source.OCIRepository) (err err
 	return nil
 }
 
-// withoutLogin returns a URL without the credentials that a checkout in CI has in
-// it; a user name alone is none over ssh, and may be a token elsewhere.
+// withoutLogin returns a URL without the credentials that CI checkouts put into it. It keeps a user
+// name without a password for ssh only: elsewhere it may be a token.
 func withoutLogin(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.User == nil {
@@ -200,7 +201,8 @@ func withoutLogin(address string) string {
 	return u.String()
 }
 
-// newSpool returns a file with what write writes, at its beginning. It is gone once it is closed.
+// newSpool returns a temporary file with the output of write, positioned at its start. Closing the
+// file deletes it.
 func newSpool(write func(*os.File) error) (*os.File, error) {
 	f, err := durable.TempFile()
 	if err != nil {
@@ -215,15 +217,15 @@ func newSpool(write func(*os.File) error) (*os.File, error) {
 	return f, nil
 }
 
-// A pushArchive is the archive that push publishes, in a file of its own: it does
-// not change between its digest and its upload.
+// A pushArchive is the archive that push publishes. It has its own file, so it does not change
+// between the computation of the digest and the upload.
 type pushArchive struct {
 	*os.File
 	size int64
-	told oci.Publication // what is known of an object: its source and revision, or how a chart is published
+	told oci.Publication // known from the object: its source and revision, or the publication of a chart
 }
 
-// describe tells of the object what no flag says.
+// describe fills in the properties of the object that no flag sets.
 func (b *pushArchive) describe(p *oci.Publication) {
 	p.Source, p.Revision = cmp.Or(p.Source, b.told.Source), cmp.Or(p.Revision, b.told.Revision)
 	p.ConfigType, p.Config, p.LayerType = b.told.ConfigType, b.told.Config, b.told.LayerType
@@ -236,8 +238,8 @@ func (b *pushArchive) describe(p *oci.Publication) {
 	p.Annotations = annotations
 }
 
-// pushArchive returns the archive of what arg names: a packed directory, or a copy
-// of an archive or artifact.
+// pushArchive returns the archive for arg: a packed directory, or a copy of an archive or artifact.
+// The caller closes it.
 func (s *session) pushArchive(ctx context.Context, arg string) (b *pushArchive, err error) {
 	if strings.Contains(arg, "://") {
 		return nil, usage("want a directory, an archive, or an object of the store: fetch a URL first")
@@ -274,8 +276,8 @@ func (s *session) pack(ctx context.Context, w io.Writer, dir string) error {
 	return err
 }
 
-// copy copies an archive, or the artifact of an object. It has to be one that can
-// be read back.
+// copy copies an archive, or the artifact of an object. It fails if the archive cannot be read
+// back.
 func (b *pushArchive) copy(ctx context.Context, w *os.File, f *sourceFlags, arg string) error {
 	lookup := artifactLookup{store: f.store, maxBytes: f.maxBytes}
 	file, err := lookup.open(ctx, arg)
@@ -294,7 +296,7 @@ func (b *pushArchive) copy(ctx context.Context, w *os.File, f *sourceFlags, arg 
 		return err
 	}
 	b.told.Source, b.told.Revision = source.OriginOf(lookup.object), lookup.object.Artifact().Revision
-	if _, isChart := lookup.object.(*source.PkgChart); isChart { // its revision is its version
+	if _, isChart := lookup.object.(*source.PkgChart); isChart { // the revision of a chart is its version
 		b.told, err = chart.Publication(io.NewSectionReader(w, 0, math.MaxInt64), lookup.limits())
 	}
 	return err

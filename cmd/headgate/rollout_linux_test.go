@@ -12,8 +12,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// TestRolloutOnTerminal shows the line that is drawn below the events, and that
-// it is gone at the end.
+// TestRolloutOnTerminal checks that a status line is drawn below the events and
+// erased at the end.
 func TestRolloutOnTerminal(t *testing.T) {
 	s := newTheatre(t)
 	args := append(s.args(t, "confirm-promotion", "/closed", `{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 60, "preRollout": true}`), "--revision", "v2", "--interval", "1ms")
@@ -53,8 +53,8 @@ func TestRolloutOnTerminal(t *testing.T) {
 	testenv.Equal(t, watch("-q"), "", "a quiet run draws")
 }
 
-// TestPipeAmongDocuments passes over a named pipe in a directory of -f, which
-// would be waited on for ever.
+// TestPipeAmongDocuments checks that a named pipe in a directory of -f is
+// skipped. Reading it would block forever.
 func TestPipeAmongDocuments(t *testing.T) {
 	s := newTheatre(t)
 	s.args(t, "rollout", "/", "{}")
@@ -65,7 +65,8 @@ func TestPipeAmongDocuments(t *testing.T) {
 	}
 }
 
-// TestPromoteOnTerminal asks for a confirmation, and nothing of the run without it.
+// TestPromoteOnTerminal checks that promote asks for confirmation, and does not
+// contact the run without it.
 func TestPromoteOnTerminal(t *testing.T) {
 	s := newTheatre(t)
 	state := s.args(t, "rollback", "/", `{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40}`)[5]

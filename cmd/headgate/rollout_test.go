@@ -17,12 +17,12 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// rolloutServers are what a rollout with the proxy needs: two servers that say who
-// they are, and a webhook that answers that the canary has to wait.
+// rolloutServers are the servers for a rollout with the proxy: two application servers that answer
+// with their role, and a webhook that answers 403.
 type rolloutServers struct {
 	primary, canary, webhook string
 	dir                      string
-	called                   chan struct{} // the webhook was called
+	called                   chan struct{} // one element per webhook call
 }
 
 func newTheatre(t *testing.T) *rolloutServers {
@@ -32,7 +32,7 @@ func newTheatre(t *testing.T) *rolloutServers {
 		&s.primary: func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "primary") },
 		&s.canary:  func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "canary") },
 		&s.webhook: func(w http.ResponseWriter, r *http.Request) {
-			io.Copy(io.Discard, r.Body) // or the server does not see that the client leaves
+			io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client disconnects
 			s.called <- struct{}{}
 			if r.URL.Path == "/hanging" {
 				<-r.Context().Done()
@@ -47,8 +47,8 @@ func newTheatre(t *testing.T) *rolloutServers {
 	return s
 }
 
-// args are those of a run with a webhook of a type at path, a status, and more
-// fields of the analysis.
+// args writes a canary with a webhook of type kind at path and more fields of the analysis, and a
+// saved status. It returns the arguments of a run with them.
 func (s *rolloutServers) args(t *testing.T, kind, path, status string, more ...string) []string {
 	t.Helper()
 	manifest, state := filepath.Join(s.dir, "canary.yaml"), filepath.Join(s.dir, "app.json")
@@ -69,12 +69,13 @@ spec:
 	return []string{"rollout", "run", "-f", manifest, "--state", state, "--proxy", "127.0.0.1:0", "--primary", s.primary, "--canary", s.canary}
 }
 
-// What the proxy begins with is what the status says, but for another revision.
+// TestResumedProxy checks that the proxy starts with the weight in the status, unless the revision
+// is another one.
 func TestResumedProxy(t *testing.T) {
 	for name, c := range map[string]struct {
 		status, revision string
 		canary           int  // of 100 requests
-		ended            bool // no webhook is called
+		ended            bool // the rollout ends without a webhook call
 		code             int
 		again            bool
 	}{
@@ -94,7 +95,7 @@ func TestResumedProxy(t *testing.T) {
 			s := newTheatre(t)
 			kind := "rollback"
 			if strings.Contains(c.status, "Succeeded") {
-				kind = "confirm-rollout" // nobody is asked for a rollback
+				kind = "confirm-rollout" // no rollback webhook is called then
 			}
 			args := append(s.args(t, kind, "/hanging", c.status), "--revision", c.revision, "--proxy-keep", "--interval", "1ms")
 			if c.again {
@@ -114,11 +115,11 @@ func TestResumedProxy(t *testing.T) {
 	}
 }
 
-// ofCanary returns how many of 100 requests the canary answers behind a proxy.
+// ofCanary returns how many of 100 requests through a proxy reach the canary.
 func ofCanary(t *testing.T, url string) (n int) {
 	t.Helper()
 	url, _, _ = strings.Cut(url, ": ")
-	defer http.DefaultClient.CloseIdleConnections() // or the proxy waits for their next request when it ends
+	defer http.DefaultClient.CloseIdleConnections() // otherwise the proxy waits for idle connections when it ends
 	for range 100 {
 		if _, body := ask(t, "GET", url, ""); body == "canary" {
 			n++
@@ -127,8 +128,8 @@ func ofCanary(t *testing.T, url string) (n int) {
 	return n
 }
 
-// TestResumedProxyMeasuresFirst goes on with a proxy that has measured nothing
-// yet: that is no failed check.
+// TestResumedProxyMeasuresFirst checks that a resumed proxy without measurements does not cause a
+// failed check.
 func TestResumedProxyMeasuresFirst(t *testing.T) {
 	s := newTheatre(t)
 	args := s.args(t, "event", "/", `{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40, "preRollout": true}`,
@@ -143,7 +144,7 @@ func TestResumedProxyMeasuresFirst(t *testing.T) {
 	}
 }
 
-// TestStatusThatCannotBeSaved does nothing that would not be known afterwards.
+// TestStatusThatCannotBeSaved checks that the run takes no action if it cannot save its status.
 func TestStatusThatCannotBeSaved(t *testing.T) {
 	for name, status := range map[string]string{
 		"under way": `{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40}`,
@@ -154,7 +155,7 @@ func TestStatusThatCannotBeSaved(t *testing.T) {
 			t.Parallel()
 			s := newTheatre(t)
 			args := append(s.args(t, "confirm-rollout", "/", status), "--revision", "v2", "--interval", "1ms")
-			if err := os.MkdirAll(filepath.Join(s.dir, ".app.json", "full"), 0o700); err != nil { // where the next status is written
+			if err := os.MkdirAll(filepath.Join(s.dir, ".app.json", "full"), 0o700); err != nil { // blocks the temporary file of the next status
 				t.Fatal(err)
 			}
 			var out, said strings.Builder
@@ -168,7 +169,7 @@ func TestStatusThatCannotBeSaved(t *testing.T) {
 	}
 }
 
-// TestErrorsOfRun are told once, without what is for programs.
+// TestErrorsOfRun checks that an error is printed once, without the text for programs.
 func TestErrorsOfRun(t *testing.T) {
 	s := newTheatre(t)
 	args := append(s.args(t, "rollout", "/", `{}`), "--revision", "v2", "--primary", "ftp://h")
@@ -181,9 +182,9 @@ func TestErrorsOfRun(t *testing.T) {
 	}
 }
 
-// TestNextRunAfterPromotion: the proxy promoted the canary's URL, which is the
-// primary's for the next revision: with the same flags that run stops, with
-// --swap it divides the requests between what was promoted and what is new.
+// TestNextRunAfterPromotion checks the run after the proxy promoted the canary's URL, which is now
+// the primary's. With the same flags the next run must fail. With --swap it splits requests between
+// the promoted version and the new one.
 func TestNextRunAfterPromotion(t *testing.T) {
 	s := newTheatre(t)
 	args := append(s.args(t, "rollback", "/", "{}"), "--interval", "1ms")
@@ -227,7 +228,7 @@ func TestNextRunAfterPromotion(t *testing.T) {
 	for _, roles := range [][]string{
 		{"--swap"},
 		{"--primary", s.canary + "/", "--canary", s.primary},
-		{"--primary", s.canary, "--canary", s.primary, "--swap"}, // are as they have to be
+		{"--primary", s.canary, "--canary", s.primary, "--swap"}, // already in the right roles
 	} {
 		p := start(t, append(append(args, "--revision", "v3", "--interval", "1h"), roles...)...)
 		url := p.line(p.said, "serving at ")
@@ -243,7 +244,8 @@ func TestNextRunAfterPromotion(t *testing.T) {
 	demand(rollOut(exitUsage, "--revision", "v4", "--again"), "or swap the two")
 }
 
-// TestPromotedByOtherMeans forgets the URL that a proxy promoted.
+// TestPromotedByOtherMeans checks that a promotion without the proxy clears the URL that a proxy
+// promoted.
 func TestPromotedByOtherMeans(t *testing.T) {
 	s := newTheatre(t)
 	args := s.args(t, "rollback", "/", `{"phase": "Succeeded", "lastAppliedSpec": "v2", "lastPromotedSpec": "v2", "promotedURL": "http://127.0.0.1:1"}`)
@@ -251,8 +253,8 @@ func TestPromotedByOtherMeans(t *testing.T) {
 	testenv.Equal(t, readStatus(t, args[5]).PromotedURL, "", "promoted at")
 }
 
-// A rollout that goes on from its mirrored step, in another process, does not
-// mirror again.
+// TestMirrorIsNotBegunAgain checks that a rollout that another process resumes at its mirrored step
+// does not mirror again.
 func TestMirrorIsNotBegunAgain(t *testing.T) {
 	var routes []string
 	balancer := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { routes = append(routes, req.URL.RawQuery) }))
@@ -266,7 +268,8 @@ func TestMirrorIsNotBegunAgain(t *testing.T) {
 	testenv.Equal(t, routes, []string{"0m", "20", "40"})
 }
 
-// Credentials go to the one origin that they are for.
+// TestCredentialsOfRequests checks that credentials are accepted only if all requests have one
+// origin.
 func TestCredentialsOfRequests(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	must(t, os.WriteFile(token, []byte("t0k3n"), 0o600))
@@ -290,9 +293,8 @@ func TestCredentialsOfRequests(t *testing.T) {
 	}
 }
 
-// TestRestartsSkipNoInterval kills a rollout each time as soon as a step is saved,
-// and starts it again: no step is done before an interval has passed since the one
-// before.
+// TestRestartsSkipNoInterval repeatedly kills a rollout as soon as it has saved a step, and
+// restarts it. No step may happen earlier than one interval after the previous step.
 func TestRestartsSkipNoInterval(t *testing.T) {
 	t.Parallel()
 	const interval = 200 * time.Millisecond
@@ -318,7 +320,8 @@ func TestRestartsSkipNoInterval(t *testing.T) {
 		if s.LastStep.IsZero() {
 			t.Fatalf("the status does not say when the last step was: %+v", s)
 		}
-		// One step more may have been saved before the kill. A percent is for clocks that are slewed.
+		// One more step may have been saved before the kill. The 1% tolerance allows for slewed
+		// clocks.
 		if steps := max(s.CanaryWeight-last.CanaryWeight, 1); kill > 0 && s.LastStep.Sub(last.LastStep) < time.Duration(steps)*interval*99/100 {
 			t.Errorf("kill %d: %d steps in %v, from %+v to %+v", kill, steps, s.LastStep.Sub(last.LastStep), last, s)
 		}
@@ -326,7 +329,7 @@ func TestRestartsSkipNoInterval(t *testing.T) {
 	}
 }
 
-// readStatus returns the status in a file, the zero one when there is none yet.
+// readStatus returns the status in a file, or the zero status if there is none yet.
 func readStatus(t *testing.T, path string) rollout.Status {
 	t.Helper()
 	var r struct{ Status rollout.Status }

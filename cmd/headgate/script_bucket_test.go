@@ -17,17 +17,16 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// storesKey is where a script has its object stores, by variable.
+// storesKey is the key of a script's object stores by variable.
 type storesKey struct{}
 
-// bucketServers are the object stores of a script: $S3 may be read by everybody,
-// $S3KEYS with the keys "AKIDREADER" and "s3cret-canary", $S3TLS with a certificate of
-// ca.crt by who has one too, and $S3STS with temporary keys for LDAP user "ci" and
-// password "s3cret-canary", or the token "t0ken-canary". All have the bucket
-// "assets". $S3LAB is as one in a lab: TLS by a certificate of lab/ca.crt, the same
-// keys, a region of its own. $S3BUSY answers 503, $S3ECHO repeats what it is sent.
-// $GCS wants a token for the key in secrets/gcs, $AZURE the signature
-// in $SAS, in its bucket and its container "assets".
+// bucketServers starts the object stores of a script. $S3 is public. $S3KEYS requires the keys
+// "AKIDREADER" and "s3cret-canary". $S3TLS has a certificate of ca.crt and requires a client
+// certificate. $S3STS issues temporary keys for LDAP user "ci" and password "s3cret-canary", or for
+// the token "t0ken-canary". All have the bucket "assets". $S3LAB is like a store in a lab: it has a
+// certificate of lab/ca.crt, the same keys, and its own region. $S3BUSY answers 503, and $S3ECHO
+// echoes each request. $GCS requires a token for the key in secrets/gcs, and $AZURE requires the
+// signature in $SAS; both have "assets" too.
 func bucketServers(t *testing.T, env *testscript.Env, used func(...string) bool) error {
 	if !used("S3", "GCS", "AZURE") {
 		return nil
@@ -75,7 +74,7 @@ func bucketServers(t *testing.T, env *testscript.Env, used func(...string) bool)
 	return nil
 }
 
-// assets is what all buckets hold.
+// assets is the content of all buckets.
 var assets = map[string]string{
 	".sourceignore": "*.log\n",
 	"app/a.yaml":    "a: 1\n",
@@ -85,7 +84,7 @@ var assets = map[string]string{
 	"other/d.png":   "png",
 }
 
-// echoingS3 returns the URL of a store that repeats all that it is sent.
+// echoingS3 returns the URL of a store that echoes each request.
 func echoingS3(t *testing.T) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.ParseForm()
@@ -108,9 +107,9 @@ func changeBucket(ts *testscript.TestScript, _ bool, args []string) {
 	b.Put(args[2], args[3]+"\n")
 }
 
-// asked compares what a server was asked since the last time: asked VARIABLE
-// [list=N] [get=N] [role=N] [index=N] [chart=N] of a phase, and
-// [STATUS=N] of all.
+// asked compares the requests to a server since the last call: asked VARIABLE [list=N] [get=N]
+// [role=N] [index=N] [chart=N] [STATUS=N]. The first five count requests of a phase, and must add
+// up to the number of all requests. STATUS=N counts responses.
 func asked(ts *testscript.TestScript, _ bool, args []string) {
 	s := ts.Value(desksKey{}).(map[string]recordingServer)[args[0]]
 	phases := map[string]testenv.Phase{
@@ -138,7 +137,7 @@ func asked(ts *testscript.TestScript, _ bool, args []string) {
 	s.Reset()
 }
 
-// answered compares how many requests were answered with a status.
+// answered checks that the number of responses with a status is want.
 func answered(s recordingServer, status string, want int) error {
 	got := 0
 	for _, r := range s.Requests() {

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// A recordingServer is a server that counts what it was asked.
+// A recordingServer is a server that records its requests.
 type recordingServer interface {
 	Count(phases ...testenv.Phase) int
 	Requests() []testenv.Request
@@ -19,15 +19,15 @@ type recordingServer interface {
 }
 
 type (
-	desksKey  struct{} // where a script has its servers, by variable
-	chartsKey struct{} // those that are repositories of charts
+	desksKey  struct{} // key of a script's recording servers by variable
+	chartsKey struct{} // key of the chart repositories among them
 )
 
-// chartServers are the repositories of charts of a script: $CHARTS may be read
-// by everybody, $CHARTSKEYS by user "ci" with the password "s3cret-canary",
-// $CHARTSTLS by who has the certificate in secrets/charts. All have the charts
-// web 1.0.0, 1.1.0 and 2.0.0-rc.1, and cache 0.1.0. $CHARTSKEYSCANARY has user
-// and password in the URL.
+// chartServers starts the chart repositories of a script. $CHARTS is public,
+// $CHARTSKEYS requires user "ci" with the password "s3cret-canary", and
+// $CHARTSTLS requires the certificate in secrets/charts. All have the charts web
+// 1.0.0, 1.1.0 and 2.0.0-rc.1, and cache 0.1.0. $CHARTSKEYSCANARY is the URL with
+// user and password.
 func chartServers(t *testing.T, env *testscript.Env, used func(...string) bool) error {
 	if !used("CHARTS") {
 		return nil
@@ -65,9 +65,9 @@ func chartServers(t *testing.T, env *testscript.Env, used func(...string) bool) 
 	return nil
 }
 
-// changeCharts changes a repository: chart VARIABLE put NAME VERSION [PATH=TEXT]…,
-// chart VARIABLE forge NAME VERSION (with a digest that is wrong), chart VARIABLE
-// remove NAME VERSION, or chart VARIABLE index FILE.
+// changeCharts changes a repository: chart VARIABLE put NAME VERSION
+// [PATH=TEXT]…, chart VARIABLE forge NAME VERSION (with a wrong digest), chart
+// VARIABLE remove NAME VERSION, or chart VARIABLE index FILE.
 func changeCharts(ts *testscript.TestScript, _ bool, args []string) {
 	s := ts.Value(chartsKey{}).(map[string]*testenv.Charts)[args[0]]
 	switch args[1] {

@@ -17,11 +17,11 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// webhooks are what rollouts call: $HOOKS answers the path /STATUS with that
-// status, /hostile with control characters, /flaky with 500 to every odd
-// request, /locked with 401 to who has no token, /gate with 403 until the command "gate open", /echo with the request
-// that it got. $TLSHOOKS does the same over TLS, with the certificate in
-// $WORK/ca.crt. /tattle sends back what nobody should see, /number a document with 42, /bare that alone.
+// webhooks starts the webhook server of rollouts. At $HOOKS, the path /STATUS answers with that
+// status, /hostile with control characters, /flaky with 500 to every odd request, /locked with 401
+// without the token, /gate with 403 until the command "gate open", /echo with the request. /tattle
+// answers with the credentials of the request, /number with a document that has 42, and /bare with
+// 42 alone. $TLSHOOKS does the same over TLS with the certificate in $WORK/ca.crt.
 func webhooks(_ *testing.T, env *testscript.Env) error {
 	d := new(hookServer)
 	d.called = sync.NewCond(&d.mu)
@@ -40,14 +40,14 @@ func webhooks(_ *testing.T, env *testscript.Env) error {
 
 type hookServerKey struct{}
 
-// A hookServer answers webhooks.
+// A hookServer serves the webhooks and records the calls.
 type hookServer struct {
 	mu    sync.Mutex
 	open  bool
 	flaky int
 	calls []string
 
-	called *sync.Cond // there was another call
+	called *sync.Cond // signals another call
 }
 
 func (d *hookServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -87,8 +87,8 @@ func (d *hookServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// called has the webhooks called with paths and bodies that match, or that do
-// not, since they last were: called PATTERN…
+// called checks that the recorded calls match patterns, or with "!" that they do not: called
+// PATTERN… Without "!" it clears the record.
 func called(ts *testscript.TestScript, not bool, args []string) {
 	d := ts.Value(hookServerKey{}).(*hookServer)
 	d.mu.Lock()
@@ -106,7 +106,7 @@ func called(ts *testscript.TestScript, not bool, args []string) {
 	}
 }
 
-// until waits for calls that match, and takes them for told: until PATTERN…
+// until waits for a call that matches each pattern in turn, and clears the record: until PATTERN…
 func until(ts *testscript.TestScript, _ bool, args []string) {
 	d := ts.Value(hookServerKey{}).(*hookServer)
 	d.mu.Lock()

@@ -23,16 +23,15 @@ type serverProcess struct {
 
 type testerKey struct{}
 
-// startTester starts headgate tester and sets $TESTER to its URL: tester FLAG….
-// It is ended with the script, or by: tester end, or tester kill.
+// startTester starts headgate tester and sets $TESTER to its URL: tester FLAG…. It runs until the
+// script ends, or until: tester end, or tester kill.
 func startTester(ts *testscript.TestScript, _ bool, args []string) {
 	runServer(ts, testerKey{}, "tester", "TESTER", args)
 }
 
-// runServer starts a server of headgate on a free port, with its log in the file
-// NAME.log, and sets a variable to its URL. It is kept under key, where the end of
-// the script finds it. With the argument end it ends it, and wants it to exit
-// with 0; with kill it does not ask it; with hangup it gets a SIGHUP.
+// runServer starts a headgate server on a free port, logs to NAME.log, and sets a variable to its
+// URL. The end of the script stops the server that is stored under key. The argument end stops it
+// and requires exit code 0; kill kills it; hangup sends SIGHUP.
 func runServer(ts *testscript.TestScript, key any, name, variable string, args []string) {
 	running := ts.Value(key).(**serverProcess)
 	if len(args) == 1 && (args[0] == "end" || args[0] == "kill") {
@@ -47,7 +46,7 @@ func runServer(ts *testscript.TestScript, key any, name, variable string, args [
 	if *running != nil {
 		ts.Fatalf("headgate %s is running", name)
 	}
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // or it would be ignored where this process ignores it
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // if this process ignores SIGHUP, the server would inherit that
 	log, err := os.Create(ts.MkAbs(name + ".log"))
 	ts.Check(err)
 	p := &serverProcess{name, exec.Command("headgate", append([]string{name, "--addr", "127.0.0.1:0"}, args...)...), log}
@@ -66,7 +65,8 @@ func runServer(ts *testscript.TestScript, key any, name, variable string, args [
 	ts.Setenv(variable, url)
 }
 
-// end ends it, and says whether it ended well.
+// end stops the server and returns an error if it did not exit with code 0. If killed is set, it
+// kills the server instead.
 func (p *serverProcess) end(killed bool) error {
 	defer p.log.Close()
 	if killed || runtime.GOOS == "windows" {
@@ -84,7 +84,7 @@ func (p *serverProcess) end(killed bool) error {
 	return nil
 }
 
-// removeNotes removes what fetch says of a run from documents that it printed: notes FILE….
+// removeNotes removes the annotations about the run from documents that fetch printed: notes FILE….
 func removeNotes(ts *testscript.TestScript, _ bool, args []string) {
 	line := regexp.MustCompile(`(?m)^  annotations:\n(    source\.headgate\.dev/(outcome|why): .*\n)+`)
 	for _, name := range args {
@@ -94,8 +94,8 @@ func removeNotes(ts *testscript.TestScript, _ bool, args []string) {
 
 type keptKey struct{}
 
-// startServe starts headgate serve and sets $SOURCES to its URL: serving FLAG….
-// It is ended with the script, or by: serving end.
+// startServe starts headgate serve and sets $SOURCES to its URL: serving FLAG…. It runs until the
+// script ends, or until: serving end.
 func startServe(ts *testscript.TestScript, _ bool, args []string) {
 	runServer(ts, keptKey{}, "serve", "SOURCES", args)
 }

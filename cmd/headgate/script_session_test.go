@@ -22,8 +22,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// TestMain puts this program into PATH as headgate and as session, and is one of
-// them where it is started by that name.
+// TestMain adds this program to PATH as headgate and as session. If it was started under one of
+// these names, it acts as that program.
 func TestMain(m *testing.M) {
 	switch strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe") {
 	case "headgate":
@@ -56,29 +56,30 @@ func withPrograms(m *testing.M) int {
 		}
 	}
 	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	os.Setenv("GOGC", fmt.Sprint(collectAt)) // the commands collect to save memory, which takes a third of the time of most
+	os.Setenv("GOGC", fmt.Sprint(collectAt)) // the collector of the commands saves memory, but takes a third of the time of most
 	defer testenv.InMemory()()
 	return m.Run()
 }
 
-// collectAt is the GOGC of commands.
+// collectAt is the GOGC value of commands.
 const collectAt = 400
 
-// mostCalls is how many calls a session executes: what cobra knows of the flags of each stays in memory.
+// mostCalls is the number of calls that a session executes before it ends. The limit bounds its
+// memory, because cobra keeps data about the flags of each call.
 const mostCalls = 200
 
-// A commandSession is a process that executes commands of scripts, one after the
-// other: to start a process for each of them takes longer than the commands.
+// A commandSession is a process that executes commands of scripts one after the other. Starting a
+// process for each command takes longer than the commands.
 type commandSession struct {
 	process *exec.Cmd
 	in      io.Closer
 	calls   *json.Encoder
 	answers *json.Decoder
 	errs    bytes.Buffer
-	count   int // of calls
+	count   int // number of calls
 }
 
-// commandSessions are those of all scripts. As many are started as are needed at once.
+// commandSessions are the sessions of all scripts. A new one is started if none is idle.
 type commandSessions struct {
 	mu        sync.Mutex
 	all, idle []*commandSession
@@ -90,7 +91,7 @@ type call struct {
 	Dir       string
 	Env, Args []string
 	In        string
-	Together  bool // errors go where the output goes
+	Together  bool // standard error is written to standard output
 }
 
 type answer struct {
@@ -98,7 +99,8 @@ type answer struct {
 	Out, Errs []byte
 }
 
-// printed is what a call printed: a command reports progress beside its work.
+// A printed is the output of a call. It is safe for concurrent use: commands report progress
+// concurrently.
 type printed struct {
 	mu sync.Mutex
 	bytes.Buffer
@@ -110,7 +112,7 @@ func (p *printed) Write(text []byte) (int, error) {
 	return p.Buffer.Write(text)
 }
 
-// serveSession executes the calls on standard input.
+// serveSession executes the calls that it reads from standard input.
 func serveSession() {
 	calls, answers := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	for {
@@ -133,7 +135,7 @@ func serveSession() {
 			said = &out
 		}
 		code := run(context.Background(), c.Args, strings.NewReader(c.In), &out, said, os.LookupEnv)
-		debug.SetGCPercent(collectAt) // which a test runner has changed
+		debug.SetGCPercent(collectAt) // headgate tester changes it
 		debug.SetMemoryLimit(math.MaxInt64)
 		if err := answers.Encode(answer{code, out.Bytes(), errs.Bytes()}); err != nil {
 			panic(err)
@@ -141,10 +143,10 @@ func serveSession() {
 	}
 }
 
-// execute has a command of a script executed by a session, and returns its exit code.
+// execute runs a command of a script in a session and returns its exit code.
 func execute(ts *testscript.TestScript, args []string) int {
 	sessions := ts.Value(sessionsKey{}).(*commandSessions)
-	script := reflect.ValueOf(ts).Elem() // whose fields testscript shows to processes alone
+	script := reflect.ValueOf(ts).Elem() // testscript exposes these fields to processes only
 	c := call{Dir: ts.MkAbs("."), Args: args, In: script.FieldByName("stdin").String()}
 	env := script.FieldByName("env")
 	for i := range env.Len() {
@@ -158,7 +160,7 @@ func execute(ts *testscript.TestScript, args []string) int {
 	return a.Code
 }
 
-// execute has a session execute a call that no other call is given to meanwhile.
+// execute runs a call in a session that has no other call.
 func (p *commandSessions) execute(c call) (a answer, err error) {
 	s, err := p.take()
 	if err != nil {
@@ -171,7 +173,7 @@ func (p *commandSessions) execute(c call) (a answer, err error) {
 	return a, nil
 }
 
-// take returns a session that no call has.
+// take returns an idle session, or a new one.
 func (p *commandSessions) take() (*commandSession, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,7 +197,7 @@ func (p *commandSessions) take() (*commandSession, error) {
 	return s, nil
 }
 
-// give takes a session back, or lets it end.
+// give returns a session to the idle ones, or ends it after mostCalls calls.
 func (p *commandSessions) give(s *commandSession) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,7 +208,8 @@ func (p *commandSessions) give(s *commandSession) {
 	p.idle = append(p.idle, s)
 }
 
-// end ends the processes. The error says which ended badly, for example for a data race.
+// end ends the sessions. The error reports processes that failed, for example because of a data
+// race.
 func (p *commandSessions) end() (err error) {
 	for _, s := range p.all {
 		s.in.Close()

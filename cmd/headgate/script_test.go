@@ -25,19 +25,18 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// Each script has a Git server of its own: $REPO is its URL, $COMMIT1 and
-// $COMMIT2 the commits of main, v1.0.0 is a tag at the first. $PRIVATE is the
-// same repository behind user "ci" and password "s3cret"; $BROKEN is a server
-// that answers 500; $CANARY is $PRIVATE with user and password in the URL.
-// $REGISTRY, $LOCKED for the same user, $DENYING, $UNREFERRED, which refuses manifests
-// that refer to others, and $ECHOING, which sends back
-// the password that it gets, are the hosts of registries, $OVERTLS is one with TLS,
-// $TESTDATA is the folder testdata of the module,
-// $SIGNED and $COSIGN have what gpg, ssh-keygen and cosign signed. The
-// command "commit" adds a commit to main; "exits" runs a command that has to
-// end with a code; "keep" sets a variable to what the last command printed; "layer" pushes a file as a layer. Commands of headgate are
-// executed by processes that all scripts share, the sessions; those after "exec" by one each. Object stores are those of bucketServers, repositories of charts
-// those of chartServers, what rollouts call is that of webhooks, a test runner that of startTester.
+// TestScripts runs the scripts. Each script has its own Git server: $REPO is its URL, $COMMIT1 and
+// $COMMIT2 are the commits of main, and v1.0.0 is a tag of the first. $PRIVATE is the same
+// repository for user "ci" and password "s3cret", and $CANARY is its URL with user and password.
+// $BROKEN is a server that answers 500. The hosts of registries are $REGISTRY, $LOCKED (for the
+// same user), $DENYING, $UNREFERRED (refuses manifests that refer to others), $ECHOING (sends back
+// the password that it receives) and $OVERTLS (with TLS). $TESTDATA is the folder testdata of the
+// module; $SIGNED and $COSIGN have files that gpg, ssh-keygen and cosign signed. The command
+// "commit" adds a commit to main, "exits" checks the exit code of a command, "keep" sets a variable
+// to the output of the last command, and "layer" pushes a file as a layer. All scripts share the
+// session processes that execute headgate commands; after "exec" each command has its own process.
+// See bucketServers for object stores, chartServers for chart repositories, webhooks for the
+// webhooks of rollouts, and startTester for test runners.
 func TestScripts(t *testing.T) {
 	signedDir, err := filepath.Abs("../../testdata/signed")
 	must(t, err)
@@ -53,7 +52,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TESTDATA", shared)
 			env.Setenv("GOGC", os.Getenv("GOGC"))
 			script := read(t, filepath.Join("testdata/script", strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")+".txtar"))
-			used := func(names ...string) bool { // what no script names is not started
+			used := func(names ...string) bool { // unused servers are not started
 				return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(script, name) })
 			}
 			if used("REPO", "PRIVATE", "BROKEN", "STALLED", "CANARY", "BARE", "COMMIT", "SHORT", "commit", "signed") {
@@ -81,7 +80,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("OVERTLS", secure.Listener.Addr().String())
 			env.Setenv("SIGNED", signedDir)
 			env.Setenv("COSIGN", cosignDir)
-			env.Setenv("GORACE", "atexit_sleep_ms=0") // the default is a second a command
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // the default delays each exit by a second
 			for _, kv := range testenv.GitEnv(t) {
 				name, value, _ := strings.Cut(kv, "=")
 				if strings.HasPrefix(name, "GIT_") {
@@ -99,7 +98,7 @@ func TestScripts(t *testing.T) {
 				})
 			}
 			err := errors.Join(bucketServers(t, env, used), chartServers(t, env, used), webhooks(t, env))
-			hosts := map[string]string{} // of all kinds, by a name that only the proxy knows
+			hosts := map[string]string{} // by a name that only the proxy resolves
 			for _, name := range []string{"REPO", "REGISTRY", "CHARTS", "S3", "GCS", "AZURE"} {
 				host := env.Getenv(name)
 				if u, err := url.Parse(host); err == nil && u.Host != "" {
@@ -151,10 +150,10 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// scriptNames are the addresses of names in scripts.
+// scriptNames are the names in scripts with their addresses.
 const scriptNames = "wide.example=203.0.113.7 site.example=10.0.0.7"
 
-// repositories are the Git servers of a script.
+// repositories starts the Git servers of a script.
 func repositories(t *testing.T, env *testscript.Env) {
 	repo := testenv.NewRepo(t)
 	first := repo.Commit(testenv.Commit{Branch: "main", Message: "first", Files: tree("one")})
@@ -172,7 +171,7 @@ func repositories(t *testing.T, env *testscript.Env) {
 	}
 }
 
-// echoing returns the host of a registry that sends back the password it gets.
+// echoing returns the host of a registry that sends back the password that it receives.
 func echoing(t *testing.T) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, password, ok := r.BasicAuth()
@@ -188,8 +187,8 @@ func echoing(t *testing.T) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// leading returns the port of a server that redirects from /to/HOST/PATH to
-// http://HOST/PATH; the index below /index/HOST names charts there.
+// leading returns the port of a server that redirects /to/HOST/PATH to http://HOST/PATH. It serves
+// an index at /index/HOST whose charts are at HOST.
 func leading(t *testing.T) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if host, ok := strings.CutPrefix(strings.TrimSuffix(r.URL.Path, "/index.yaml"), "/index/"); ok {
@@ -207,7 +206,7 @@ func port(text string) string {
 	return u.Port()
 }
 
-// signed adds the branch and the tag NAME, signed by the key of that name.
+// signed adds a branch and a tag NAME that are signed with the key of that name.
 func signed(repo *testenv.Repo, signedDir, name string) error {
 	repo.Tree(fstest.MapFS{"app.yaml": {Data: []byte("replicas: 3\n")}})
 	for kind, space := range map[string]string{"commit": "refs/heads/", "tag": "refs/tags/"} {
@@ -236,7 +235,7 @@ func tree(at string) fstest.MapFS {
 	}
 }
 
-// exits runs a command and compares its exit code: exits CODE COMMAND…
+// exits runs a command and checks its exit code: exits CODE COMMAND…
 func exits(ts *testscript.TestScript, _ bool, args []string) {
 	code := 0
 	var exit *exec.ExitError
@@ -252,7 +251,7 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// pushLayer stores a file as it is as the layer of a manifest at $REGISTRY: layer FILE PATH TAG.
+// pushLayer stores a file unchanged as the layer of a manifest at $REGISTRY: layer FILE PATH TAG.
 func pushLayer(ts *testscript.TestScript, _ bool, args []string) {
 	layer := testenv.Blob{MediaType: "application/vnd.oci.image.layer.v1.tar+gzip", Data: []byte(ts.ReadFile(args[0]))}
 	ts.Value(registryKey{}).(*testenv.Registry).Push(args[1], args[2], testenv.Manifest{Layers: []testenv.Blob{layer}})
@@ -266,7 +265,7 @@ func expand(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// saved waits until a file has what matches: saved FILE PATTERN.
+// saved waits until the content of a file matches: saved FILE PATTERN.
 func saved(ts *testscript.TestScript, _ bool, args []string) {
 	pattern := regexp.MustCompile(args[1])
 	for until := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
@@ -280,7 +279,7 @@ func saved(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// serveStore serves a store and puts its URL into the environment: serve DIR VARIABLE.
+// serveStore serves a store and sets a variable to its URL: serve DIR VARIABLE.
 func serveStore(ts *testscript.TestScript, _ bool, args []string) {
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: ts.MkAbs(args[0])})
 	ts.Check(err)
@@ -291,7 +290,7 @@ func serveStore(ts *testscript.TestScript, _ bool, args []string) {
 
 var must = testenv.Must
 
-// refuseSubjects refuses manifests that refer to others.
+// refuseSubjects refuses manifests that refer to other manifests.
 func refuseSubjects(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	text, err := io.ReadAll(r.Body)
 	if err != nil || bytes.Contains(text, []byte(`"subject"`)) {

@@ -11,11 +11,11 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
-// A list of charts is bounded, those that have pre-releases alone included; so is
-// what is kept of one chart: its newest version.
+// TestSearchBounds checks that the number of charts is bounded, including charts
+// with pre-releases only, and that only the newest version of each chart is kept.
 func TestSearchBounds(t *testing.T) {
 	measure.WithoutRace(t)
-	charts := func(from, to int, version string) iter.Seq2[index.Entry, error] { // each twice
+	charts := func(from, to int, version string) iter.Seq2[index.Entry, error] { // two entries each
 		return func(yield func(index.Entry, error) bool) {
 			for i := 2 * from; i < 2*to && yield(index.Entry{Name: fmt.Sprintf("chart-%d", i/2), Version: version}, nil); i++ {
 			}

@@ -10,9 +10,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// TestServeLog: what net/http says of connections is a line of the log. The
-// server may open fewer files than there are connections, so that it cannot
-// accept all.
+// TestServeLog checks that an error of net/http becomes a line of the log. The
+// server may open fewer files than there are connections, so accepting fails.
 func TestServeLog(t *testing.T) {
 	c := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -n 24 && exec headgate artifact serve --store "$0" --addr 127.0.0.1:0`, t.TempDir())
 	stdout, err := c.StdoutPipe()

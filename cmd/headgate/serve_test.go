@@ -18,7 +18,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A process is a command that runs beside a test, which reads what it prints.
+// A process is a command that runs concurrently with a test, which reads its output.
 type process struct {
 	t         *testing.T
 	args      []string
@@ -27,7 +27,7 @@ type process struct {
 	ended     chan int
 }
 
-// start runs a command. The test calls end.
+// start starts a command. The caller must call end.
 func start(t *testing.T, args ...string) *process {
 	ctx, cancel := context.WithCancel(context.Background())
 	out, stdout := io.Pipe()
@@ -43,7 +43,7 @@ func start(t *testing.T, args ...string) *process {
 
 func noVariables(string) (string, bool) { return "", false }
 
-// line returns the rest of the next line of r, behind a word.
+// line reads the next line of r and returns the text after word.
 func (p *process) line(r *bufio.Reader, word string) string {
 	p.t.Helper()
 	line, err := r.ReadString('\n')
@@ -54,7 +54,7 @@ func (p *process) line(r *bufio.Reader, word string) string {
 	return rest
 }
 
-// drain has the rest of an output not be read by the test.
+// drain discards the rest of an output.
 func (p *process) drain(output **bufio.Reader) {
 	if r := *output; r != nil {
 		*output = nil
@@ -62,7 +62,7 @@ func (p *process) drain(output **bufio.Reader) {
 	}
 }
 
-// end interrupts the command and wants it to end with a code. It returns what it said last.
+// end interrupts the command and checks its exit code. It returns the rest of standard error.
 func (p *process) end(code int) string {
 	p.t.Helper()
 	p.interrupt()
@@ -77,7 +77,7 @@ func (p *process) end(code int) string {
 	return string(said)
 }
 
-// served runs a server until the test ends, and returns its URL.
+// served runs a server until the test ends and returns its URL.
 func served(t *testing.T, args ...string) string {
 	t.Helper()
 	p := start(t, append(args, "--addr", "127.0.0.1:0")...)
@@ -86,7 +86,7 @@ func served(t *testing.T, args ...string) string {
 	return "http://" + p.line(p.out, " at http://")
 }
 
-// command runs a command to its end.
+// command runs a command and checks its exit code.
 func command(t *testing.T, code int, args ...string) {
 	t.Helper()
 	var out strings.Builder
@@ -95,7 +95,8 @@ func command(t *testing.T, code int, args ...string) {
 	}
 }
 
-// ask makes a request with a header as NAME: VALUE, or "", for a host if the header is Host.
+// ask sends a request with an optional header NAME: VALUE. The header Host sets the host of the
+// request.
 func ask(t *testing.T, method, url, header string) (*http.Response, string) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, url, nil)
@@ -113,7 +114,7 @@ func ask(t *testing.T, method, url, header string) (*http.Response, string) {
 	return resp, string(body)
 }
 
-// TestServe lets the command serve what it fetched, and asks for it.
+// TestServe fetches a source, serves the store and requests the artifact.
 func TestServe(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree("one")})
@@ -145,7 +146,7 @@ func TestServe(t *testing.T) {
 		{"GET", "", "", missing, none}, {"GET", "gitrepository/", "", missing, none}, {"GET", "gitrepository/default/repo/", "", missing, none},
 		{"GET", ".status/gitrepository/default/repo.yaml", "", missing, none}, {"GET", ".store/", "", missing, none}, {"GET", "%2e%2e/x", "", missing, none},
 		{"DELETE", a.Path, "", http.StatusMethodNotAllowed, none},
-		{"GET", a.Path, "Host: rebound.example", http.StatusForbidden, none}, // as of a browser whose name server was lied to
+		{"GET", a.Path, "Host: rebound.example", http.StatusForbidden, none}, // as in a DNS rebinding attack
 	} {
 		if got, body := ask(t, c.method, url+"/"+c.path, c.header); got.StatusCode != c.status || c.body != none && body != c.body {
 			t.Errorf("%s %s %s: %s, %d bytes", c.method, c.path, c.header, got.Status, len(body))
@@ -156,9 +157,9 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// What net/http says of connections goes through the log of the command, at its level.
+// TestConnectionsAreLogged checks that errors of net/http are logged by the command, at its level.
 func TestConnectionsAreLogged(t *testing.T) {
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1)) // a test runner sets one
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1)) // headgate tester sets it
 	dir, ca := t.TempDir(), testenv.NewCA(t)
 	cert, key := ca.Server("127.0.0.1")
 	for name, text := range map[string][]byte{"tls.crt": cert, "tls.key": key, "docs.yaml": nil} {
@@ -184,7 +185,7 @@ func TestConnectionsAreLogged(t *testing.T) {
 	}
 }
 
-// TestLost says when the server that a command follows is lost, and when it is back.
+// TestLost checks that get -w and events -w report when the server is lost, and when it is back.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -196,7 +197,7 @@ func TestLost(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			served(t, "serve", "-f", docs, "--store", store)
 			p = start(t, command, "-w", "git/nope", "bucket/assets", "--store", store)
-			p.line(p.out, "") // there is a stream
+			p.line(p.out, "") // the stream has started
 			p.drain(&p.out)
 		})
 		p.t = t

@@ -25,15 +25,14 @@ import (
 	"github.com/headgate-io/headgate/source/serve/api"
 )
 
-// serverFlags say where a server is, and who calls it.
+// serverFlags configure the connection to a server and the token of the client.
 type serverFlags struct {
 	tlsFlags
 	server, token string
 	request       time.Duration
 }
 
-// register adds the flags; what says which server is meant, and what is taken if
-// none is named.
+// register adds the flags. The text what names the server and the default.
 func (f *serverFlags) register(c *cobra.Command, what string) {
 	fl := c.Flags()
 	fl.StringVar(&f.server, "server", "", "`URL` of "+what)
@@ -42,7 +41,7 @@ func (f *serverFlags) register(c *cobra.Command, what string) {
 	spanVar(c, &f.request, "request-timeout", 30*time.Second, "time limit of one request; 0 for none")
 }
 
-// bounded is the context of one request.
+// bounded returns a context with the time limit of one request.
 func (f *serverFlags) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if f.request <= 0 {
 		return context.WithCancel(ctx)
@@ -50,8 +49,8 @@ func (f *serverFlags) bounded(ctx context.Context) (context.Context, context.Can
 	return context.WithTimeoutCause(ctx, f.request, fmt.Errorf("no answer within %s", f.request))
 }
 
-// connect returns how the server of the flags is called. If they name none it is
-// that of a variable, or else at the URL fallback, which may be "".
+// connect returns a client for the server of the flags. If no flag names a server, it takes the URL
+// from the environment variable, or else fallback, which may be "".
 func (p *program) connect(f *serverFlags, variable, fallback string) (c api.Client, err error) {
 	c.Base = cmp.Or(f.server, p.getenv(variable), fallback)
 	if c.Base != "" && !strings.HasPrefix(c.Base, "http://") && !strings.HasPrefix(c.Base, "https://") {
@@ -83,16 +82,16 @@ func (p *program) connect(f *serverFlags, variable, fallback string) (c api.Clie
 	return c, nil
 }
 
-// user returns the name of who runs the command, "" if it has none.
+// user returns the name of the user who runs the command, or "" if it is unknown.
 func (p *program) user() string {
 	name := p.getenv("USER")
-	if u, err := user.Current(); err == nil && name == "" { // as of services, and in containers
+	if u, err := user.Current(); err == nil && name == "" { // USER may be unset in services and containers
 		name = u.Username
 	}
 	return name
 }
 
-// lost tells that what a command follows is lost, or with nil that it is back.
+// lost reports that the server is lost, or if err is nil that it is back.
 func (p *program) lost(err error) {
 	if err == nil {
 		fmt.Fprintln(p.stderr, "headgate: the server is back")
@@ -101,7 +100,7 @@ func (p *program) lost(err error) {
 	fmt.Fprintf(p.stderr, "headgate: %s: trying again until it is back\n", redact.String(err.Error()))
 }
 
-// isStore returns an error unless there is a store.
+// isStore returns an error unless dir is a directory.
 func isStore(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -113,7 +112,7 @@ func isStore(dir string) error {
 	return err
 }
 
-// statusStoreFlags say where statuses of sources are, and which sources are meant.
+// statusStoreFlags name the store or server with the statuses of sources, and select sources.
 type statusStoreFlags struct {
 	serverFlags
 	selection
@@ -129,16 +128,17 @@ func (f *statusStoreFlags) register(p *program, c *cobra.Command) {
 	c.ValidArgsFunction = p.completeStatuses(f)
 }
 
-// A statusStore gives the statuses of sources: those of a running server, or those in the files of a store.
+// A statusStore returns the statuses of sources from a running server, or from the files of a
+// store.
 type statusStore struct {
 	*program
 	*statusStoreFlags
-	client *api.Client // nil: no server has the store
+	client *api.Client // nil if no server uses the store
 	ledger *source.Ledger
 }
 
-// openStatusStore opens the status store that the flags name. Args, which are needed or
-// not, choose among them. Only a server will do if it must be one.
+// openStatusStore opens the status store that the flags name and selects sources by args. If needed
+// is set, args must not be empty. If server is set, a server must be running.
 func (p *program) openStatusStore(f *statusStoreFlags, args []string, needed, server bool) (*statusStore, error) {
 	if err := f.choose(args, needed); err != nil {
 		return nil, err
@@ -179,8 +179,8 @@ func (p *program) openStatusStore(f *statusStoreFlags, args []string, needed, se
 	return k, nil
 }
 
-// sources returns the sources that are meant, in the order of kind, namespace and name,
-// and what is wrong with documents. They have their documents if they are whole.
+// sources returns the selected sources, ordered by kind, namespace and name, and the defects of
+// documents. If whole is set, the sources include their documents.
 func (k *statusStore) sources(ctx context.Context, whole bool) (meant []api.Source, defects []string, err error) {
 	var found []api.Source
 	if k.client == nil {
@@ -224,7 +224,7 @@ func (k *statusStore) sources(ctx context.Context, whole bool) (meant []api.Sour
 	return meant, defects, nil
 }
 
-// saved says of a saved document what a server says of an object.
+// saved returns a saved object in the form in which a server returns it.
 func (k *statusStore) saved(obj source.Object) (api.Source, error) {
 	hold, err := k.ledger.Suspension(source.ReferenceTo(obj))
 	k.warn(err)
@@ -241,8 +241,8 @@ func (k *statusStore) saved(obj source.Object) (api.Source, error) {
 	return s, err
 }
 
-// sourceRef returns the reference of a source, whose document may spell its kind as
-// either API group does.
+// sourceRef returns the reference of a source. The kind in its document may be that of either API
+// group.
 func sourceRef(s api.Source) source.Reference {
 	kind, known := source.ParseKind(s.Kind)
 	if !known {
@@ -251,12 +251,12 @@ func sourceRef(s api.Source) source.Reference {
 	return source.Reference{Kind: kind, Namespace: s.Namespace, Name: s.Name}
 }
 
-// argument names a source as its document does, in the form that commands take.
+// argument returns a source as an argument of commands, with the kind as in its document.
 func argument(s api.Source) string {
 	return sourceName(source.Reference{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name})
 }
 
-// completeStatuses offers the sources of the store, and kinds.
+// completeStatuses completes the sources of the store, and kinds.
 func (p *program) completeStatuses(f *statusStoreFlags) cobra.CompletionFunc {
 	return offer(math.MaxInt, func(ctx context.Context, c *cobra.Command, args []string) []string {
 		quiet := &program{stdin: p.stdin, stdout: p.stderr, stderr: io.Discard, lookup: p.lookup}

@@ -23,7 +23,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// urlFlags say of what a URL names what the fields of an object would.
+// urlFlags set the fields of the objects that URLs define.
 type urlFlags struct {
 	provider, endpoint, region, secret, cert, proxy string
 	insecure                                        bool
@@ -31,15 +31,15 @@ type urlFlags struct {
 	name, branch, tag, semver, path, chart, version string
 	values                                          []string
 	given                                           *pflag.FlagSet
-	objects                                         bool // are made of URLs
-	plain                                           bool // their names have no hash
+	objects                                         bool // the command makes objects of URLs
+	plain                                           bool // names of objects have no hash
 }
 
 // A urlFlag is one of urlFlags.
 type urlFlag struct {
 	name, field string
-	sorts       string // of URLs that it goes with; "" for all
-	object      bool   // it goes with URLs that objects are made of, and is never empty
+	sorts       string // sorts of URLs that allow it; "" for all
+	object      bool   // it is about objects of URLs, and must not be empty
 	value       any    // *string, *bool or *[]string
 	usage       string
 }
@@ -65,7 +65,7 @@ func (f *urlFlags) all() []urlFlag {
 	return slices.DeleteFunc(all, func(flag urlFlag) bool { return flag.object && !f.objects })
 }
 
-// register adds the flags, those about objects if they are made.
+// register adds the flags. If objects is set, it includes those about objects.
 func (f *urlFlags) register(c *cobra.Command, objects bool) {
 	f.given, f.objects = c.Flags(), objects
 	for _, flag := range f.all() {
@@ -81,9 +81,10 @@ func (f *urlFlags) register(c *cobra.Command, objects bool) {
 	complete(c, "provider", "azure", "aws", "gcp", "github", "generic")
 }
 
-// fits refuses the flags that do not go with a URL of a sort: git, oci, s3, gs, azblob,
-// index or charts, which is a repository of charts in a registry. Without a URL it is "",
-// and none does. What is empty may be a variable that is not set, and is not the default.
+// fits returns an error for flags that do not apply to a sort of URL: git, oci, s3, gs, azblob,
+// index or charts, which is a chart repository in a registry. With the sort "" there is no URL, and
+// no flag applies. A flag about objects must not be empty either: the value may come from an unset
+// variable, and is not the default.
 func (f *urlFlags) fits(sort string) error {
 	if f.given == nil { // the command takes no URLs
 		return nil
@@ -107,7 +108,7 @@ func (f *urlFlags) fits(sort string) error {
 	return nil
 }
 
-// byFlag names the fields in a text by the flags that say the same of a URL.
+// byFlag replaces the names of fields in a text with the flags that set them.
 func byFlag(text string) string {
 	var pairs []string
 	for _, flag := range (&urlFlags{objects: true}).all() {
@@ -117,15 +118,15 @@ func byFlag(text string) string {
 }
 
 var (
-	scpForm = regexp.MustCompile(`^([\w.-]+@)?([\w.-]{2,}|\[[\da-fA-F:]+\]):([^/].*|/.*)$`) // one letter is a drive
-	// hostAndPath is a URL without its scheme: the host has a dot or a port.
+	scpForm = regexp.MustCompile(`^([\w.-]+@)?([\w.-]{2,}|\[[\da-fA-F:]+\]):([^/].*|/.*)$`) // a single letter is a drive
+	// hostAndPath matches a URL without its scheme. The host has a dot or a port.
 	hostAndPath = regexp.MustCompile(`^[\w-]+((\.[\w-]+)+(:\d+)?|:\d+)/`)
 	chartFile   = regexp.MustCompile(`^(https?://.+)/([^/]+?)-(v?\d+\.\d+\.[^/]*)\.tgz$`)
 	minute      = source.Duration(time.Minute)
 )
 
-// objectOf returns the object that an argument stands for: a URL, a path of a
-// repository or directory of this machine, or USER@HOST:PATH, perhaps with @REF.
+// objectOf returns the object that arg defines: a URL, a local path of a repository or directory,
+// or USER@HOST:PATH. Each may have a suffix @REF.
 func (s *session) objectOf(ctx context.Context, arg string) (source.Object, error) {
 	local, isFile := strings.CutPrefix(arg, "file://")
 	scp := scpForm.FindStringSubmatch(arg)
@@ -182,10 +183,9 @@ func isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// complete fills in what is left of an object: its defaults, and its name, as
-// --name says or made of words and a hash of what tells its origin from others. A
-// name under which another URL is saved is refused: a failure would leave the
-// artifact of that one in place.
+// complete sets the defaults of an object and its name: the given name, or else words and a hash of
+// its identity. It returns an error if an object with another URL is saved under the given name: if
+// the fetch failed, the artifact of the other object would stay in place.
 func (s *session) complete(obj source.Object, words, name string) error {
 	head := obj.Head()
 	head.Kind = source.ReferenceTo(obj).Kind
@@ -211,8 +211,8 @@ func (s *session) complete(obj source.Object, words, name string) error {
 	return nil
 }
 
-// identity returns what tells the origin of an object from others, without
-// credentials; of a chart with the name of its repository.
+// identity returns the address of the origin of an object without credentials. For a chart it
+// returns the name of its repository and the name of the chart.
 func identity(obj source.Object) string {
 	address := ""
 	switch o := obj.(type) {
@@ -223,7 +223,7 @@ func identity(obj source.Object) string {
 	case *source.PkgRepository:
 		address = o.Spec.URL
 	case *source.Bucket:
-		endpoint, _, _ := strings.Cut(o.Spec.Endpoint, "?") // a query is a signature
+		endpoint, _, _ := strings.Cut(o.Spec.Endpoint, "?") // the query has a signature
 		address = endpoint + "/" + o.Spec.BucketName + "/" + o.Spec.Prefix
 	case *source.PkgChart:
 		return o.Spec.SourceRef.Name + "#" + o.Spec.Chart
@@ -236,7 +236,7 @@ func identity(obj source.Object) string {
 	return u.String()
 }
 
-// nameFor makes the name of an object, of at most most bytes, from a text.
+// nameFor returns an object name of at most most bytes for a text.
 func nameFor(text string, most int) string {
 	name := strings.Trim(regexp.MustCompile(`[^a-z0-9]`).ReplaceAllString(strings.ToLower(text), "-"), "-")
 	if name = strings.Trim(name[:min(len(name), most)], "-"); name == "" {
@@ -245,7 +245,7 @@ func nameFor(text string, most int) string {
 	return name
 }
 
-// reference returns the reference to the Secret called name, nil for "".
+// reference returns a reference to the Secret called name, or nil if name is "".
 func reference(name string) *source.LocalReference {
 	if name == "" {
 		return nil
@@ -256,7 +256,7 @@ func reference(name string) *source.LocalReference {
 // lastWord returns the last element of the path of a URL.
 func lastWord(u *url.URL) string { return strings.TrimSuffix(path.Base(u.Path), ".git") }
 
-// gitOf returns the GitRepository that URL[@REF] stands for.
+// gitOf returns the GitRepository that URL[@REF] defines.
 func (s *session) gitOf(ctx context.Context, arg string) (source.Object, error) {
 	f := s.flags
 	address, ref := splitRef(arg)
@@ -295,8 +295,8 @@ func (s *session) gitOf(ctx context.Context, arg string) (source.Object, error) 
 	return g, s.branchOrTag(ctx, g, ref)
 }
 
-// splitRef cuts URL@REF at the first @ of the path, so that neither user
-// information nor a REF with slashes is torn.
+// splitRef cuts URL@REF at the first @ in the path, so user information and refs with slashes stay
+// intact.
 func splitRef(arg string) (address, ref string) {
 	start := strings.Index(arg, "://") + 3
 	slash := strings.IndexByte(arg[start:], '/')
@@ -307,8 +307,9 @@ func splitRef(arg string) (address, ref string) {
 	return arg[:start+slash] + address, ref
 }
 
-// branchOrTag asks the origin what ref is; a branch comes first, as git has it.
-// What does not exist may be the repository, or a Secret: then HEAD says so.
+// branchOrTag asks the origin whether ref is a branch or a tag. As in git, a branch takes
+// precedence. If neither exists, resolving HEAD shows whether the repository or a Secret is
+// missing.
 func (s *session) branchOrTag(ctx context.Context, g *source.GitRepository, ref string) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Duration(g.Spec.Timeout))
 	defer cancel()
@@ -334,7 +335,7 @@ func (s *session) branchOrTag(ctx context.Context, g *source.GitRepository, ref 
 
 const ociScheme = "oci://"
 
-// registryOf returns the OCIRepository that oci://HOST/PATH[:TAG][@DIGEST | @RANGE] stands for.
+// registryOf returns the OCIRepository that oci://HOST/PATH[:TAG][@DIGEST | @RANGE] defines.
 func (s *session) registryOf(arg string) (source.Object, error) {
 	f := s.flags
 	address, ref := splitRef(arg)
@@ -361,11 +362,11 @@ func (s *session) registryOf(arg string) (source.Object, error) {
 	return o, errors.Join(f.fits("oci"), s.complete(o, lastWord(u), f.name))
 }
 
-// An objectStore is what URLs of one scheme name buckets of.
+// An objectStore describes the URLs of buckets with one scheme.
 type objectStore struct {
-	form      string   // of URLs
-	providers []string // that it can be read with, the default first
-	endpoint  string   // without --endpoint; "" where the URL names it
+	form      string   // of the URLs
+	providers []string // possible providers, the default first
+	endpoint  string   // default for --endpoint; "" if the URL names it
 }
 
 var objectStores = map[string]objectStore{
@@ -374,10 +375,10 @@ var objectStores = map[string]objectStore{
 	"azblob": {"azblob://HOST/CONTAINER[/PREFIX], or azblob://CONTAINER[/PREFIX] with --endpoint", []string{"azure"}, ""},
 }
 
-// azureURL matches the URLs of blob services of Azure.
+// azureURL matches the URLs of Azure blob services.
 var azureURL = regexp.MustCompile(`^https://([^/?#]*@)?[^/?#:]*(\.blob\.core\.(windows\.net|usgovcloudapi\.net|chinacloudapi\.cn)|\.blob\.storage\.azure\.net)(:[^/?#]*)?([/?#]|$)`)
 
-// bucketOf returns the Bucket that a URL stands for.
+// bucketOf returns the Bucket that a URL defines.
 func (s *session) bucketOf(arg, scheme string) (source.Object, error) {
 	at, f := objectStores[scheme], s.flags
 	provider := cmp.Or(f.provider, at.providers[0])
@@ -397,8 +398,8 @@ func (s *session) bucketOf(arg, scheme string) (source.Object, error) {
 	return b, errors.Join(f.fits(scheme), s.complete(b, b.Spec.BucketName+"/"+b.Spec.Prefix, f.name))
 }
 
-// locate reads a URL. Those of schemes of their own are two or three words,
-// without escapes; one with a user or a query, which may be secret, is none.
+// locate parses a URL into spec. A URL with its own scheme has two or three parts without escapes.
+// locate returns false for URLs with a user or a query, which may be secret.
 func (at objectStore) locate(arg string, f *sourceFlags, spec *source.BucketSpec) bool {
 	scheme, rest, _ := strings.Cut(arg, "://")
 	endpoint := f.endpoint
@@ -424,8 +425,8 @@ func (at objectStore) locate(arg string, f *sourceFlags, spec *source.BucketSpec
 	return endpoint != "" && spec.BucketName != "" && !strings.Contains(spec.BucketName, "@")
 }
 
-// chartOf returns the PkgChart of a name and version in the repository at a URL. Its
-// PkgRepository is among the objects of the session.
+// chartOf returns the PkgChart of a name and version in the repository at a URL. It adds the chart
+// and its PkgRepository to the objects of the session.
 func (s *session) chartOf(arg, name, version string) (source.Object, error) {
 	repo, err := s.repositoryOf(arg)
 	if err != nil {
@@ -442,7 +443,7 @@ func (s *session) chartOf(arg, name, version string) (source.Object, error) {
 	return c, nil
 }
 
-// repositoryOf returns the PkgRepository that a URL stands for.
+// repositoryOf returns the PkgRepository that a URL defines.
 func (s *session) repositoryOf(arg string) (*source.PkgRepository, error) {
 	u, err := url.Parse(arg)
 	if err != nil {

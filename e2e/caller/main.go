@@ -1,6 +1,6 @@
-// Caller calls webhooks by the functions of Flagger itself, so that tests have
-// the verdict that a Flagger in a cluster would have. Each line of standard
-// input is a call, in JSON; each is answered by a line.
+// Caller calls webhooks with Flagger's own functions, so that tests get the
+// verdict of a Flagger in a cluster. Each line of standard input is a call in
+// JSON. Each call is answered with one line.
 package main
 
 import (
@@ -15,16 +15,16 @@ import (
 	"github.com/fluxcd/flagger/pkg/controller"
 )
 
-// A call says what is called, and about which canary.
+// A call is a webhook call about a canary.
 type call struct {
 	Canary  v1beta1.Canary
 	Phase   v1beta1.CanaryPhase
 	Webhook v1beta1.CanaryWebhook
-	Event   string // the message of an event, whose webhook it is then
-	Kind    string // and its type: Normal or Warning
+	Event   string // message of an event; if set, the event webhook is called
+	Kind    string // type of the event: Normal or Warning
 }
 
-// An answer is the verdict: no error is a success.
+// An answer is the verdict. An empty Error is a success.
 type answer struct {
 	Error string
 	Took  time.Duration

@@ -1,4 +1,4 @@
-// App answers with its version at a port that it prints.
+// App serves its version on a port that it prints.
 package main
 
 import (

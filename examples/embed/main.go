@@ -51,7 +51,7 @@ func run(ctx context.Context, out io.Writer) error {
 			}
 			fmt.Fprintln(out, "applying", ref, a.Revision)
 			if err := apply(store, *a, out); err != nil {
-				log.Print(err) // it is tried again after the next check
+				log.Print(err) // retried after the next check
 				continue
 			}
 			applied[ref] = a.Revision

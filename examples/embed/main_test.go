@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// The program applies the first revision, and the next one when the files change.
+// TestRun checks that the program applies the first revision, and the next one
+// when the files change.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(".")); err != nil {

@@ -44,8 +44,8 @@ func (c *controller) account(ctx context.Context, namespace, name string) (*sour
 	return &source.Account{Namespace: namespace, Name: name, UID: string(a.UID), Annotations: a.Annotations, Token: token}, nil
 }
 
-// accountOf returns the name of the service account whose identity an object with that spec uses with a
-// provider, "" for the default; provided is false if it uses none.
+// accountOf returns the name of the service account whose identity an object with this spec uses
+// with its cloud provider, or "" for the default account. If provided is false, it uses none.
 func accountOf(spec any) (name string, provided bool) {
 	fields, _ := spec.(map[string]any)
 	provider, _ := fields["provider"].(string)

@@ -1,20 +1,20 @@
-// Package controller keeps the sources of a Kubernetes cluster up to date. The API server says which objects there
-// are and holds their statuses; the server of package serve does the work.
+// Package controller keeps the sources of a Kubernetes cluster up to date. The API server stores the objects and
+// their statuses; the server of package serve does the work.
 //
-//   - An object is decoded as [source.DecodeObject] does. One whose spec cannot be used is stalled with the reason
-//     InvalidSpec; it neither stops the others nor loses its artifact.
-//   - A status is written by a merge patch of the subresource that carries metadata.resourceVersion, and only if it
-//     changed. Conditions that are not the controller's own are kept. After a conflict the object is read again. A
-//     status that another program changed is repaired by a run; that of a suspended object when it is resumed.
-//   - What a kind remembers between runs is in files below Options.StateDir. It may be lost.
-//   - The content of a Secret is read when a run asks for it and not kept. The metadata of Secrets and service accounts
-//     is watched, unless Options.Unwatched: an object that uses one runs when its content changes.
-//   - With Options.Identities an object acts as the service account that it names, by tokens that the API server issues.
-//   - Artifacts of an object that was deleted go at once, and with them the finalizer of source-controller. A fetch
-//     that is under way ends.
-//   - Objects outside of Options.Scope are inputs of those in it: their artifacts are fetched as Options.Serve.Artifacts
-//     allows. Nothing is written to them, and no files of them are removed.
-//   - Events become Events of Kubernetes, but for traces.
+//   - An object is decoded as [source.DecodeObject] does. An object with an invalid spec is stalled with the reason
+//     InvalidSpec. It keeps its artifact and does not affect other objects.
+//   - A status is written only if it changed, by a merge patch of the subresource with metadata.resourceVersion.
+//     Conditions of other controllers are kept. After a conflict the object is read again. If another program changes
+//     a status, a run repairs it; for a suspended object that happens when it is resumed.
+//   - The state that a kind keeps between runs is in files below Options.StateDir. It may be lost.
+//   - Secret data is read when a run needs it, and is not cached. The metadata of Secrets and service accounts is
+//     watched unless Options.Unwatched is set: objects that use a changed one run immediately.
+//   - With Options.Identities an object acts as the service account that it names, with tokens from the API server.
+//   - When an object is deleted, its artifacts and the finalizer of source-controller are removed immediately, and a
+//     running fetch is canceled.
+//   - Objects outside Options.Scope are inputs of the objects in it: their artifacts are fetched as far as
+//     Options.Serve.Artifacts allows. The controller does not write to them or remove their files.
+//   - Events become Events of Kubernetes, except for traces.
 //
 // Only the holder of the manager's lease runs sources. The manager is ready when the statuses are restored.
 package controller
@@ -41,34 +41,39 @@ import (
 	"github.com/headgate-io/headgate/source/serve"
 )
 
-// Options say what [Setup] puts into a manager.
+// Options configure the controller that [Setup] adds to a manager.
 type Options struct {
-	// Serve says how sources are kept up to date. Store and Origin are required. Feed and Statuses are the
-	// controller's; Retention is 1s unless it is set.
+	// Serve configures how sources are kept up to date. Store and Origin are required. Setup
+	// replaces Feed and Statuses. Retention defaults to 1s.
 	Serve    serve.Config
 	Group    string // of the objects; default [source.ReferenceGroup]
-	Scope    Scope  // which objects are kept up to date
-	StateDir string // required; made when it is not there
+	Scope    Scope  // objects to keep up to date
+	StateDir string // required; created if it is missing
 	Name     string // of the controller in Events; default source-controller
 
-	// Begin is called when the lease is held, before anything runs; its error ends the manager. Nil: nothing is.
+	// Begin is called after the lease is acquired, before anything runs. An error stops the
+	// manager. It may be nil.
 	Begin func(context.Context) error
-	// Held returns an error if the lease is lost. It is asked before each write. Nil: it is never lost.
+	// Held returns an error if the lease is lost. It is called before each write. If it is nil, the
+	// lease is never lost.
 	Held func() error
 
-	// Unwatched has Secrets and service accounts read and not watched: a changed one counts at the next interval.
+	// Unwatched disables watching Secrets and service accounts. A changed one takes effect at the
+	// next interval.
 	Unwatched bool
-	// Identities has spec.serviceAccountName with a provider name the identity that is shown to it. Without it such
-	// an object is stalled. DefaultAccount is the name for objects without one, "" for the identity of the controller.
+	// Identities enables the identity of spec.serviceAccountName for cloud providers. Without it
+	// such an object is stalled. DefaultAccount is the account of objects that name none; "" is the
+	// identity of the controller.
 	Identities     bool
 	DefaultAccount string
 }
 
-// ErrNotReady says why a replica serves nothing.
+// ErrNotReady tells why a replica does not serve requests.
 var ErrNotReady = errors.New("the sources are not restored, or another replica has the lease")
 
-// Setup has the manager keep the sources of its cluster up to date. The cache of the manager should be one of
-// [CacheOptions]. What the server counts is in the metrics of the manager as long as it runs.
+// Setup adds a controller to the manager that keeps the sources of its cluster up to date. The
+// manager's cache should use [CacheOptions]. The metrics of the server are in the manager's
+// registry while the controller runs.
 func Setup(mgr manager.Manager, o Options) (*serve.Server, error) {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("Options.StateDir: %w", err)
@@ -101,7 +106,7 @@ func Setup(mgr manager.Manager, o Options) (*serve.Server, error) {
 		}
 	}
 	config.Observe = func(r serve.Run) {
-		if c.exists(r.Object) { // else its series would stay
+		if c.exists(r.Object) { // otherwise the series of a removed object would stay
 			durations.WithLabelValues(r.Kind, r.Object.Name, r.Object.Namespace).Observe(r.Took.Seconds())
 		}
 		if o.Serve.Observe != nil {
@@ -122,22 +127,23 @@ func Setup(mgr manager.Manager, o Options) (*serve.Server, error) {
 	return server, errors.Join(mgr.AddReadyzCheck("sources", ready), mgr.Add(c))
 }
 
-// CacheOptions returns the options of a manager's cache for [Setup], in a namespace, "" for every one. Of sources the cache
-// holds metadata that only the controller reads: others read sources from the API server. Of Secrets and service accounts
-// it holds the names.
+// CacheOptions returns cache options for a manager that [Setup] uses. The cache is limited to a
+// namespace; "" means all. It holds only metadata of sources, in a form that only the controller
+// uses: other code must read sources from the API server. Of Secrets and service accounts it holds
+// only the names.
 func CacheOptions(scope Scope, namespace string) cache.Options {
 	bare := func(in any) (any, error) {
 		if o, ok := in.(client.Object); ok {
 			o.SetManagedFields(nil)
 			o.SetLabels(nil)
-			o.SetAnnotations(nil) // kubectl keeps a copy of the Secret among them
+			o.SetAnnotations(nil) // kubectl stores a copy of the Secret there
 			o.SetOwnerReferences(nil)
 		}
 		return in, nil
 	}
 	names := cache.ByObject{Transform: bare}
 	options := cache.Options{
-		DefaultTransform: scope.keep, // ByObject would want each kind to be in the cluster
+		DefaultTransform: scope.keep, // ByObject would require every kind to exist in the cluster
 		ByObject:         map[client.Object]cache.ByObject{&corev1.Secret{}: names, &corev1.ServiceAccount{}: names},
 	}
 	if namespace != "" {
@@ -146,7 +152,7 @@ func CacheOptions(scope Scope, namespace string) cache.Options {
 	return options
 }
 
-// A controller is the [serve.Feed], the [serve.Statuses] and the [source.Secrets] of a server.
+// A controller implements [serve.Feed], [serve.Statuses] and [source.Secrets] for a server.
 type controller struct {
 	mgr    manager.Manager
 	server *serve.Server
@@ -165,11 +171,11 @@ type controller struct {
 
 	mu      sync.Mutex
 	objects map[source.Reference]*object
-	changes map[source.Reference]serve.Trigger // objects that have to run
-	deleted map[source.Reference]deletion      // that have the finalizer
-	secrets map[types.NamespacedName]bool      // that changed, and service accounts
-	told    map[source.Reference]types.UID     // the objects that the server knows
-	dirty   chan struct{}                      // there is something new in the above
+	changes map[source.Reference]serve.Trigger // objects that must run
+	deleted map[source.Reference]deletion      // deleted objects with the finalizer
+	secrets map[types.NamespacedName]bool      // changed Secrets and service accounts
+	told    map[source.Reference]types.UID     // objects that the server knows
+	dirty   chan struct{}                      // signals changes of the maps above
 }
 
 // Start implements [manager.Runnable]. It returns when ctx ends.

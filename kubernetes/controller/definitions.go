@@ -25,9 +25,9 @@ import (
 // FieldManager is the field manager of the definitions that [Define] applies.
 const FieldManager = "headgate-controller"
 
-// Define applies the definitions of a group by server-side apply, and returns when the API server serves them. Version
-// v1beta2 is served as well if beta says so. If the spec of a definition has another field manager, Define changes
-// nothing and returns an error that names it.
+// Define applies the definitions of a group by server-side apply and waits until the API server
+// serves them. If beta is set, version v1beta2 is served too. If another field manager owns the
+// spec of a definition, Define changes nothing and returns an error that names it.
 func Define(ctx context.Context, config *rest.Config, group string, beta bool) error {
 	definitions, err := schema.Definitions(group, beta)
 	if err != nil {
@@ -37,7 +37,7 @@ func Define(ctx context.Context, config *rest.Config, group string, beta bool) e
 	if err != nil {
 		return err
 	}
-	for range maxConflicts { // the API server itself changes the statuses of definitions, and so may another replica
+	for range maxConflicts { // the API server or another replica may change a definition meanwhile
 		if err = apply(ctx, c, definitions); !apierrors.IsConflict(err) {
 			break
 		}
@@ -48,8 +48,8 @@ func Define(ctx context.Context, config *rest.Config, group string, beta bool) e
 	return served(ctx, config, c, group)
 }
 
-// apply applies definitions, or none of them if one has another field manager. The error is a conflict if one of them
-// was changed after it was read.
+// apply applies all definitions, or none if another field manager owns one. If a definition was
+// changed after it was read, the error is a conflict.
 func apply(ctx context.Context, c client.Client, definitions []map[string]any) error {
 	var foreign []string
 	for _, d := range definitions {
@@ -63,7 +63,7 @@ func apply(ctx context.Context, c client.Client, definitions []map[string]any) e
 		if err != nil {
 			return fmt.Errorf("definition %s: %w", at["name"], err)
 		}
-		at["resourceVersion"] = there.ResourceVersion // what changes in between is a conflict
+		at["resourceVersion"] = there.ResourceVersion // a change in between causes a conflict
 		if manager := otherManager(there.ManagedFields); manager != "" {
 			foreign = append(foreign, there.Name+" ("+manager+")")
 		}
@@ -78,7 +78,7 @@ func apply(ctx context.Context, c client.Client, definitions []map[string]any) e
 			return err
 		}
 		options := []client.PatchOption{client.FieldOwner(FieldManager)}
-		if metadata(d)["resourceVersion"] != nil { // nothing but what came before all field managers is overwritten
+		if metadata(d)["resourceVersion"] != nil { // only fields that no manager owns are overwritten
 			options = append(options, client.ForceOwnership)
 		}
 		if err := c.Patch(ctx, described(metadata(d)), client.RawPatch(types.ApplyPatchType, text), options...); err != nil {
@@ -92,17 +92,18 @@ func metadata(definition map[string]any) map[string]any {
 	return definition["metadata"].(map[string]any)
 }
 
-// described returns a definition, of which there is only the metadata, by its name.
+// described returns an object with only the metadata that identify a definition.
 func described(at map[string]any) *metav1.PartialObjectMetadata {
 	m := new(metav1.PartialObjectMetadata)
 	m.APIVersion, m.Kind, m.Name = "apiextensions.k8s.io/v1", "CustomResourceDefinition", at["name"].(string)
 	return m
 }
 
-// otherManager returns the field manager, other than this program, of a spec.
+// otherManager returns a field manager that owns the spec, other than this program, or "".
 func otherManager(fields []metav1.ManagedFieldsEntry) string {
 	for _, e := range fields {
-		// The API server writes the second name when it applies to an object that no manager had.
+		// The API server records before-first-apply when it applies to an object without a field
+		// manager.
 		if e.Manager != FieldManager && e.Manager != "before-first-apply" && strings.Contains(e.FieldsV1.GetRawString(), `"f:spec"`) {
 			return e.Manager
 		}
@@ -134,7 +135,7 @@ func served(ctx context.Context, config *rest.Config, c client.Client, group str
 	return nil
 }
 
-// refused returns why a definition will not be served, nil if it may be.
+// refused returns the reason why the API server will not serve a definition, or nil.
 func refused(ctx context.Context, c client.Client, name string) error {
 	u := new(unstructured.Unstructured)
 	u.SetAPIVersion("apiextensions.k8s.io/v1")

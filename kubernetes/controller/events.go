@@ -11,7 +11,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// startEvents starts to write Events, which stop ends.
+// startEvents starts writing Events. The caller must call stop.
 func (c *controller) startEvents(ctx context.Context) (stop func(), err error) {
 	api, err := corev1client.NewForConfigAndClient(c.mgr.GetConfig(), c.mgr.GetHTTPClient())
 	if err != nil {
@@ -23,7 +23,7 @@ func (c *controller) startEvents(ctx context.Context) (stop func(), err error) {
 	return broadcaster.Shutdown, nil
 }
 
-// record writes an event as an Event. The server leaves out repetitions.
+// record writes an event as an Event. The server has already removed repetitions.
 func (c *controller) record(e source.Event) {
 	about := e.InvolvedObject
 	if e.Severity == source.SeverityTrace || about.Name == "" {

@@ -7,9 +7,9 @@ import (
 	"github.com/headgate-io/headgate/source/serve"
 )
 
-// Hooks returns a handler for the webhooks of the objects of a server: of its paths those below /hook/, see package
-// serve. It answers 503 until the server is ready. Without Callers in its [serve.Config], which [NoCallers] are for,
-// objects that have no Secret for webhooks are open to all.
+// Hooks returns a handler for the webhooks of the server's objects, which are below /hook/ (see
+// package serve). It answers 503 until the server is ready. If [serve.Config] has no Callers,
+// objects without a Secret for webhooks accept all calls; use [NoCallers] to prevent that.
 func Hooks(server *serve.Server) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -23,7 +23,8 @@ func Hooks(server *serve.Server) http.Handler {
 	})
 }
 
-// NoCallers returns callers none of which has a token of the server: only Secrets for webhooks prove who calls.
+// NoCallers returns callers without any token. Webhooks are then authenticated only by their
+// Secrets.
 func NoCallers() (*serve.Callers, error) {
 	return serve.OpenCallers(serve.CallersConfig{Certificates: true})
 }

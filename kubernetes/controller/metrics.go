@@ -8,7 +8,7 @@ import (
 	"github.com/headgate-io/headgate/source/serve"
 )
 
-// The names and labels below are those that dashboards of the reference read.
+// Dashboards of the reference use the names and labels below.
 
 var durations = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 	Name: "gotk_reconcile_duration_seconds", Help: "The duration in seconds of a reconciliation.", Buckets: prometheus.ExponentialBucketsRange(10e-3, 1800, 10),
@@ -21,7 +21,7 @@ var (
 	suspendDesc   = prometheus.NewDesc("gotk_suspend_status", "Whether a source is suspended.", []string{"kind", "name", "namespace"}, nil)
 )
 
-// gauges tell how sources are when they are asked for.
+// gauges collects the state of the sources at each scrape.
 type gauges struct{ server *serve.Server }
 
 // Describe implements [prometheus.Collector].
@@ -45,8 +45,8 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// register has the metrics of the manager tell those of a server, until unregister is called. Of several servers in
-// a process the first has them.
+// register adds the metrics of a server to the registry of the manager until unregister is called.
+// If a process has several servers, only the first is registered; the others get an error.
 func register(server *serve.Server) (unregister func(), err error) {
 	var registered []prometheus.Collector
 	unregister = func() {

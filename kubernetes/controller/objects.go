@@ -25,13 +25,13 @@ import (
 	"github.com/headgate-io/headgate/source/serve"
 )
 
-// kinds are those that are watched, as the specification spells them.
+// kinds are the watched kinds, as spelled in the specification.
 var kinds = []string{"GitRepository", "OCIRepository", "Bucket", "PkgRepository", "PkgChart", "ExternalArtifact"}
 
-// finalizer is that of source-controller on every object.
+// finalizer is the finalizer that source-controller puts on every object.
 const finalizer = "finalizers.fluxcd.io"
 
-// blank returns an object of a kind as documents of the group spell it.
+// blank returns an empty object of a kind, spelled as in documents of the group.
 func blank(group, kind string) *unstructured.Unstructured {
 	spellings := source.Spellings(kind)
 	if group == source.ReferenceGroup {
@@ -42,19 +42,19 @@ func blank(group, kind string) *unstructured.Unstructured {
 	return u
 }
 
-// An object is what is known of an object of the cluster.
+// An object is the controller's view of an object in the cluster.
 type object struct {
-	doc     source.Object // what the server has
+	doc     source.Object // the document that the server has
 	foreign bool          // another controller keeps it up to date
-	defect  error         // why its spec cannot be used
+	defect  error         // why its spec is invalid
 	uses    []string      // names of Secrets in its spec
-	account *string       // the service account that it acts as with a provider, "" for the default; nil without a provider
+	account *string       // service account for its cloud provider, "" for the default; nil without a provider
 	uid     types.UID
 	version string
 	full    []byte // the status, encoded
-	own     []byte // that without conditions of others
-	sent    []byte // what own was last asked to be
-	pruned  []byte // what the API server made of that
+	own     []byte // the status without conditions of other controllers
+	sent    []byte // value of own that was last sent
+	pruned  []byte // value of own that the API server returned for sent
 	others  []source.Condition
 }
 
@@ -112,10 +112,10 @@ func (c *controller) Follow(ctx context.Context, set func(serve.Desired)) error 
 	}
 }
 
-// gather is how long changes are gathered before the server is told.
+// gather is the time for which changes are collected before the server gets them.
 const gather = 50 * time.Millisecond
 
-// desired returns what there is to be: the objects of this controller, and what they are made of.
+// desired returns the objects of this controller, and the objects that they depend on.
 func (c *controller) desired() serve.Desired {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +127,7 @@ func (c *controller) desired() serve.Desired {
 		if _, known := told[ref]; known || k == nil {
 			return
 		}
-		if before, known := c.told[ref]; known && before != k.uid { // it was made again, and has no status
+		if before, known := c.told[ref]; known && before != k.uid { // it was recreated and has no status
 			c.changes[ref] = serve.Start
 		}
 		if told[ref] = k.uid; k.foreign {
@@ -149,7 +149,7 @@ func (c *controller) desired() serve.Desired {
 		}
 	}
 	for ref := range c.objects {
-		if ref.Kind == "PkgRepository" && charts[ref.Namespace] { // a dependency of a chart names it by its URL
+		if ref.Kind == "PkgRepository" && charts[ref.Namespace] { // chart dependencies name repositories by URL
 			add(ref)
 		}
 	}
@@ -163,7 +163,7 @@ func (c *controller) desired() serve.Desired {
 	return d
 }
 
-// follow does what is left to do once the server knows the objects.
+// follow processes the collected changes after the server has received the objects.
 func (c *controller) follow(ctx context.Context) {
 	c.mu.Lock()
 	changes, deleted, secrets := c.changes, c.deleted, c.secrets
@@ -177,14 +177,14 @@ func (c *controller) follow(ctx context.Context) {
 			changes[ref] = serve.Secret
 		}
 		if slices.ContainsFunc(k.uses, changed) {
-			if v, err := c.server.View(ref); err == nil && v.Last.Number == 0 { // else the server knows what it used
+			if v, err := c.server.View(ref); err == nil && v.Last.Number == 0 { // after its first run the server knows which Secrets it used
 				changes[ref] = serve.Secret
 			}
 		}
 	}
 	c.mu.Unlock()
 	for ref, trigger := range changes {
-		_, _ = c.server.Request(ref, trigger) // one that is suspended or gone need not run
+		_, _ = c.server.Request(ref, trigger) // fails if it is suspended or removed, which is fine
 	}
 	for name := range secrets {
 		c.server.SecretChanged(name.Namespace, name.Name)
@@ -204,19 +204,19 @@ func (c *controller) follow(ctx context.Context) {
 	}
 }
 
-// A deletion is an object that was deleted and has the finalizer.
+// A deletion is a deleted object that still has the finalizer.
 type deletion struct {
 	client.Object
-	wait time.Duration // after another failure to remove it
+	wait time.Duration // delay after the next failure to remove it
 }
 
-// The first and the longest wait before the removal of a finalizer is tried again.
+// These are the minimum and maximum delay before the removal of a finalizer is retried.
 const (
 	releaseWait    = time.Second
 	maxReleaseWait = time.Minute
 )
 
-// changed has Follow look again.
+// changed wakes Follow up.
 func (c *controller) changed() {
 	select {
 	case c.dirty <- struct{}{}:
@@ -224,7 +224,8 @@ func (c *controller) changed() {
 	}
 }
 
-// release removes the finalizer of source-controller. After a conflict the object is seen again.
+// release removes the finalizer of source-controller. A conflict is not an error, because the watch
+// then reports the object again.
 func (c *controller) release(ctx context.Context, o client.Object) error {
 	if err := c.held(); err != nil {
 		return err
@@ -240,7 +241,7 @@ func (c *controller) release(ctx context.Context, o client.Object) error {
 	return ignoring(err, metav1.StatusReasonNotFound, metav1.StatusReasonConflict)
 }
 
-// forget takes over that an object was deleted.
+// forget handles the deletion of an object.
 func (c *controller) forget(o any) {
 	if last, ok := o.(informers.DeletedFinalStateUnknown); ok {
 		o = last.Obj
@@ -257,7 +258,7 @@ func (c *controller) forget(o any) {
 	}
 }
 
-// drop removes an object. The server is told if it knows the object.
+// drop removes an object. If the server knows it, drop wakes Follow up. The caller holds c.mu.
 func (c *controller) drop(ref source.Reference) {
 	delete(c.objects, ref)
 	if _, known := c.told[ref]; known {
@@ -270,10 +271,11 @@ func referenceTo(o client.Object) source.Reference {
 	return source.Reference{Kind: append(source.Spellings(kind), kind)[0], Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// see takes over what the API server has of an object; ours says that it answered a patch of this controller.
+// see records the state of an object in the API server. If ours is set, it is the response to a
+// request of this controller.
 func (c *controller) see(o any, ours bool) {
 	seen, ok := o.(*cachedSource)
-	if u, raw := o.(*unstructured.Unstructured); raw && !c.known(u) { // an answer, or of a cache with other options
+	if u, raw := o.(*unstructured.Unstructured); raw && !c.known(u) { // a response, or from a cache with other options
 		seen, ok = c.scope.sight(u), true
 	}
 	if !ok {
@@ -285,7 +287,7 @@ func (c *controller) see(o any, ours bool) {
 		return
 	}
 	ref, foreign := referenceTo(seen), seen.foreign
-	if gone := seen.DeletionTimestamp != nil; gone || foreign && ref.Kind == "PkgChart" { // which nothing is made of
+	if gone := seen.DeletionTimestamp != nil; gone || foreign && ref.Kind == "PkgChart" { // nothing depends on a chart of another controller
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.drop(ref)
@@ -307,7 +309,7 @@ func (c *controller) see(o any, ours bool) {
 	_, external := now.doc.(*source.ExternalArtifact)
 	external = external || foreign
 	switch {
-	case k == nil && ours: // it was deleted while the patch was answered
+	case k == nil && ours: // deleted since the request
 		return
 	case k == nil:
 		c.objects[ref] = now
@@ -320,18 +322,19 @@ func (c *controller) see(o any, ours bool) {
 		c.changed()
 	}
 	if now.sent, now.pruned = k.sent, k.pruned; bytes.Equal(now.sent, now.own) {
-		now.sent = now.own // which is held once
+		now.sent = now.own // share the memory
 	}
 	same := k.uid == now.uid && k.foreign == foreign && sameDocument(now.doc.Head().Metadata, k.doc.Head().Metadata)
 	if same && (!external || bytes.Equal(now.full, k.full)) {
-		now.doc, now.defect = k.doc, k.defect // by which the server sees that it is the same
+		now.doc, now.defect = k.doc, k.defect // keeping the document tells the server that it is unchanged
 	} else if _, known := c.told[ref]; known || !foreign {
 		c.changed()
 	}
 	c.objects[ref] = now
 }
 
-// known reports whether this version of an object, or a newer one, was seen; it may be one of that name that came later.
+// known reports whether this version of an object or a newer one was seen. The newer one may be a
+// recreated object of the same name.
 func (c *controller) known(o client.Object) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -345,12 +348,12 @@ func newer(a, b string) bool {
 	return err != nil && a != b || order > 0
 }
 
-// sameDocument reports whether two versions of an object ask for the same.
+// sameDocument reports whether two versions of an object have the same document.
 func sameDocument(a, b source.Metadata) bool {
 	return a.Generation == b.Generation && maps.Equal(a.Annotations, b.Annotations) && maps.Equal(a.Labels, b.Labels)
 }
 
-// decode reads an object.
+// decode decodes an object and its status.
 func decode(u *unstructured.Unstructured) (*object, error) {
 	text, err := u.MarshalJSON()
 	if err != nil {
@@ -367,7 +370,7 @@ func decode(u *unstructured.Unstructured) (*object, error) {
 	return k, k.encode(doc)
 }
 
-// encode takes over the status of obj.
+// encode sets the encoded status of k from obj.
 func (k *object) encode(obj source.Object) (err error) {
 	if k.full, err = source.EncodeStatus(obj); err != nil {
 		return err
@@ -387,12 +390,12 @@ func (k *object) encode(obj source.Object) (err error) {
 	return err
 }
 
-// owned returns the conditions that are the controller's own.
+// owned returns the conditions that the controller owns.
 func owned(all []source.Condition) []source.Condition {
 	return slices.DeleteFunc(slices.Clone(all), func(condition source.Condition) bool { return !source.Owned(condition.Type) })
 }
 
-// secretNames returns the names in the fields of a spec that end in secretRef.
+// secretNames returns the names in all fields of a spec that end in secretRef.
 func secretNames(spec any) (names []string) {
 	switch spec := spec.(type) {
 	case map[string]any:
@@ -411,7 +414,7 @@ func secretNames(spec any) (names []string) {
 	return names
 }
 
-// exists reports whether an object is in the cluster.
+// exists reports whether an object exists in the cluster.
 func (c *controller) exists(ref source.Reference) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

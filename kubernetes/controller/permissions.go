@@ -15,27 +15,27 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// LogRefusals returns a wrapper, as [k8s.io/client-go/rest.Config] takes it, of the transport to an API server. It
-// logs each permission that a request lacked: verb, resource and namespace, once in 5 minutes.
+// LogRefusals returns a transport wrapper for [k8s.io/client-go/rest.Config]. It logs each missing
+// permission (verb, resource and namespace) at most once in 5 minutes.
 func LogRefusals(log *slog.Logger) func(http.RoundTripper) http.RoundTripper {
 	r := &refusals{log: log, told: make(map[string]time.Time)}
 	return func(next http.RoundTripper) http.RoundTripper { return refusing{next, r} }
 }
 
-// refusals are what an API server refused.
+// refusals records the logged refusals.
 type refusals struct {
 	log  *slog.Logger
 	mu   sync.Mutex
-	told map[string]time.Time // by what was missing
+	told map[string]time.Time // time of the last log entry by permission
 }
 
-// refusing is a transport that logs refusals.
+// A refusing is a transport that logs refusals.
 type refusing struct {
 	next http.RoundTripper
 	told *refusals
 }
 
-// WrappedRoundTripper returns the transport below, by which client-go cancels a request.
+// WrappedRoundTripper returns the wrapped transport. client-go uses it to cancel requests.
 func (r refusing) WrappedRoundTripper() http.RoundTripper { return r.next }
 
 const (
@@ -49,7 +49,7 @@ func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil || resp.StatusCode != http.StatusForbidden {
 		return resp, err
 	}
-	head, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // an error comes again
+	head, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // enough for an error; the body is restored below
 	resp.Body = struct {
 		io.Reader
 		io.Closer
@@ -59,14 +59,15 @@ func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil || !ok {
 		return resp, nil
 	}
-	who, missing, authorizer := strings.Cut(status.Message, " cannot ") // verb resource "…" in API group "…" in the namespace "…"
+	who, missing, authorizer := strings.Cut(status.Message, " cannot ") // format: verb resource "…" in API group "…" in the namespace "…"
 	if authorizer && r.told.first(missing) {
 		r.told.log.Warn("permission", "missing", missing, "user", strings.Trim(who[strings.LastIndex(who, " ")+1:], `"`), "do", grant)
 	}
 	return resp, nil
 }
 
-// first reports whether a missing permission was not logged in the last 5 minutes, and notes that it is logged now.
+// first reports whether a missing permission was not logged in the last 5 minutes, and records that
+// it is logged now.
 func (r *refusals) first(missing string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +84,7 @@ func (r *refusals) first(missing string) bool {
 
 const grant = "grant it to the service account of the controller by a Role or ClusterRole: kubernetes/deploy has the rules"
 
-// granting says what to do about err if the API server refused a request for lack of a permission.
+// granting adds advice to err if the API server refused a request because of a missing permission.
 func granting(err error) error {
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("%w: %s", err, grant)

@@ -14,15 +14,16 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A Scope says which objects a controller keeps up to date. The zero value is all of them.
+// A Scope selects the objects that a controller keeps up to date. The zero value selects all.
 type Scope struct {
 	Selector labels.Selector // of their labels; nil for all
-	Shards   int             // how many controllers share them; 0 is 1
-	Shard    int             // which of these it is, from 0
+	Shards   int             // number of controllers that share them; 0 means 1
+	Shard    int             // index of this controller, from 0
 }
 
-// Has reports whether an object of that name is in the shard, whatever its labels: the SHA-256 of KIND/NAMESPACE/NAME
-// modulo the number of shards is the shard. KIND is as the specification spells it.
+// Has reports whether an object with this reference is in the shard, regardless of labels. The
+// shard of an object is the SHA-256 of KIND/NAMESPACE/NAME modulo the number of shards. KIND is
+// spelled as in the specification.
 func (s Scope) Has(ref source.Reference) bool {
 	owner, shards := 0, max(s.Shards, 1)
 	for _, digit := range sha256.Sum256([]byte(ref.String())) {
@@ -39,16 +40,16 @@ func (s Scope) selects(o client.Object) bool {
 	return s.Has(referenceTo(o))
 }
 
-// A cachedSource is an object as the cache of the manager keeps it: what tells it from others and how it was deleted. What
-// it asks for is beside that until the controller has taken it over.
+// A cachedSource is an object in the cache of the manager. It keeps only identifying and deletion
+// metadata. The decoded object is attached until the controller takes it.
 type cachedSource struct {
 	metav1.PartialObjectMetadata
 	foreign bool    // outside of the scope
-	object  *object // nil after it was taken over
-	problem error   // why there is none
+	object  *object // nil after the controller took it
+	problem error   // why it could not be decoded
 }
 
-// keep is the transform of the cache: of a source it makes a cachedSource.
+// keep is the transform of the cache. It replaces sources with cachedSources.
 func (s Scope) keep(in any) (any, error) {
 	if o, ok := in.(client.Object); ok {
 		o.SetManagedFields(nil)
@@ -59,7 +60,8 @@ func (s Scope) keep(in any) (any, error) {
 	return in, nil
 }
 
-// sight decodes an object: of one outside of the scope what others are made of.
+// sight decodes an object. Of an object outside the scope it keeps only the fields that dependents
+// need.
 func (s Scope) sight(u *unstructured.Unstructured) *cachedSource {
 	seen := &cachedSource{foreign: !s.selects(u)}
 	seen.SetGroupVersionKind(u.GroupVersionKind())

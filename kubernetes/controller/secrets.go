@@ -16,7 +16,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// Secret implements [source.Secrets]: it asks the API server.
+// Secret implements [source.Secrets]. It reads from the API server.
 func (c *controller) Secret(ctx context.Context, namespace, name string) (source.Secret, error) {
 	var s corev1.Secret
 	if err := c.get(ctx, "secret", namespace, name, &s); err != nil {
@@ -41,7 +41,8 @@ func (c *controller) PullSecrets(ctx context.Context, namespace, account string)
 	return secrets, nil
 }
 
-// get reads an object from the API server. The error wraps fs.ErrNotExist if there is none.
+// get reads an object from the API server. If the object does not exist, the error wraps
+// fs.ErrNotExist.
 func (c *controller) get(ctx context.Context, kind, namespace, name string, into client.Object) error {
 	ctx, cancel := answering(ctx)
 	defer cancel()
@@ -55,13 +56,14 @@ func (c *controller) get(ctx context.Context, kind, namespace, name string, into
 	return nil
 }
 
-// missing is the error about a Secret or a service account that does not exist.
+// missing is the error for a Secret or service account that does not exist.
 type missing string
 
 func (m missing) Error() string        { return string(m) }
 func (m missing) Is(target error) bool { return target == fs.ErrNotExist }
 
-// watchSecrets watches the metadata of Secrets and service accounts. Those that are there at first changed nothing.
+// watchSecrets watches the metadata of Secrets and service accounts. The initial list does not
+// count as a change.
 func (c *controller) watchSecrets(ctx context.Context) error {
 	note := func(o any) {
 		if last, ok := o.(informers.DeletedFinalStateUnknown); ok {

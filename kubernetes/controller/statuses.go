@@ -23,15 +23,15 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// answering returns a context for one question to the API server.
+// answering returns a context for one request to the API server.
 func answering(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, 30*time.Second, errors.New("the API server did not answer"))
 }
 
-// maxConflicts is how often an object is read again to write one status, or the definitions.
+// maxConflicts is the maximum number of attempts to write a status, or the definitions.
 const maxConflicts = 5
 
-// Load implements [serve.Statuses]: the status is that of the API server.
+// Load implements [serve.Statuses]. It returns the status in the API server.
 func (c *controller) Load(_ context.Context, obj source.Object) (source.State, error) {
 	ref := source.ReferenceTo(obj)
 	c.mu.Lock()
@@ -46,8 +46,8 @@ func (c *controller) Load(_ context.Context, obj source.Object) (source.State, e
 	return c.states.load(ref), nil
 }
 
-// Save implements [serve.Statuses]. The status of an object that is gone, was made again, or is kept up to date by
-// another controller now, is dropped.
+// Save implements [serve.Statuses]. It drops the status of an object that was removed, was
+// recreated, or now belongs to another controller.
 func (c *controller) Save(ctx context.Context, obj source.Object, state source.State) error {
 	ref, status := source.ReferenceTo(obj), obj.Common()
 	status.Conditions = owned(status.Conditions)
@@ -83,7 +83,7 @@ func (c *controller) Save(ctx context.Context, obj source.Object, state source.S
 	return err
 }
 
-// patch writes the status of obj over that of k.
+// patch writes the status of obj as a patch of the status in k.
 func (c *controller) patch(ctx context.Context, ref source.Reference, obj source.Object, k *object, own []byte) error {
 	full, err := source.EncodeStatus(obj)
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *controller) patch(ctx context.Context, ref source.Reference, obj source
 	return nil
 }
 
-// read takes over an object as it is now.
+// read reads the current state of an object from the API server.
 func (c *controller) read(ctx context.Context, ref source.Reference) error {
 	ctx, cancel := answering(ctx)
 	defer cancel()
@@ -129,7 +129,7 @@ func (c *controller) read(ctx context.Context, ref source.Reference) error {
 	return nil
 }
 
-// ignoring returns err, unless it has one of the reasons.
+// ignoring returns err, or nil if its reason is one of reasons.
 func ignoring(err error, reasons ...metav1.StatusReason) error {
 	if slices.Contains(reasons, apierrors.ReasonForError(err)) {
 		return nil
@@ -140,7 +140,8 @@ func ignoring(err error, reasons ...metav1.StatusReason) error {
 // Remove implements [serve.Statuses].
 func (c *controller) Remove(ref source.Reference) error { return c.states.save(ref, nil) }
 
-// The methods below implement [serve.Statuses]: all that is saved is in the feed, and the spec suspends.
+// The methods below implement [serve.Statuses]. They store nothing: the feed has the objects, and
+// their specs suspend them.
 
 func (c *controller) Object(source.Reference) (source.Object, error) { return nil, fs.ErrNotExist }
 func (c *controller) References() ([]source.Reference, error)        { return nil, nil }
@@ -154,14 +155,14 @@ func (c *controller) Resume(source.Reference) error                           { 
 
 var errSuspension = errors.New("objects of a cluster are suspended by spec.suspend")
 
-// states are files KIND/NAMESPACE/NAME of what kinds remember between runs.
+// states stores the state that kinds keep between runs in files KIND/NAMESPACE/NAME.
 type states struct{ root *os.Root }
 
 func stateFile(ref source.Reference) string {
 	return path.Join(strings.ToLower(ref.Kind), ref.Namespace, ref.Name)
 }
 
-// load returns a state, nil if there is none that can be read.
+// load returns a state, or nil if it cannot be read.
 func (s states) load(ref source.Reference) source.State {
 	state, _ := s.root.ReadFile(stateFile(ref))
 	return state
@@ -185,7 +186,7 @@ func (s states) save(ref source.Reference, state source.State) (err error) {
 	return nil
 }
 
-// clean removes the states of all objects but those.
+// clean removes the states of all objects except those in but.
 func (s states) clean(but map[source.Reference]types.UID) error {
 	keep := make(map[string]bool, len(but))
 	for ref := range but {

@@ -1,5 +1,5 @@
-// Entries reads the versions of one chart of an index by headgate's package
-// chart/index, or checks all of the index, and writes how long that took.
+// Entries reads the versions of one chart in an index with headgate's package
+// chart/index, or checks the whole index, and writes the time that it took.
 //
 //	entries FILE [CHART]
 package main

@@ -1,4 +1,5 @@
-// Helm reads an index by helm's package pkg/repo and writes how long that took, or makes an index and writes it with the same package.
+// Helm reads an index with helm's package pkg/repo and writes the time that it took, or generates
+// an index and writes it with that package.
 //
 //	helm FILE CHART
 //	helm -make BYTES FILE
@@ -41,7 +42,7 @@ func read(path, chart string) error {
 	return result.Write(taken, len(index.Entries[chart]))
 }
 
-// write makes an index in YAML or, as the name ends, in JSON.
+// write generates an index and writes it in YAML, or in JSON if the name ends in .json.
 func write(path string, size int) error {
 	format := filepath.Ext(path)
 	index := made(size, format)

@@ -15,14 +15,14 @@ const (
 	versions = 160
 )
 
-// fixed is about how many bytes of an entry do not depend on the size of the
-// index.
+// fixed is the approximate number of bytes of an entry that do not depend on the
+// size of the index.
 var fixed = map[string]int{".yaml": 890, ".json": 1180}
 
-// An indexGenerator makes up an index, the same each time.
+// An indexGenerator generates an index. It is deterministic.
 type indexGenerator struct {
 	rand  *rand.Rand
-	extra int // bytes of text in an entry that only size asks for
+	extra int // bytes of text in an entry to reach the size
 }
 
 func made(size int, format string) *repo.IndexFile {
@@ -54,7 +54,7 @@ func (m *indexGenerator) entry(name string, n int) *repo.ChartVersion {
 	}
 }
 
-// changes returns a list of changes in YAML, which is how they are told.
+// changes returns a list of changes in YAML, the format of that annotation.
 func (m *indexGenerator) changes(size int) string {
 	var b strings.Builder
 	for b.Len() < size {
@@ -66,7 +66,7 @@ func (m *indexGenerator) changes(size int) string {
 var words = strings.Fields("a the chart of for and with which is in Kubernetes cluster database operator deploys highly available scalable secure storage " +
 	"support values image upgrade container resources replicas it's ingress \"quoted\" metrics: http://localhost:8080 (optional) readiness")
 
-// text returns about as many bytes of words.
+// text returns words with about size bytes.
 func (m *indexGenerator) text(size int) string {
 	var b strings.Builder
 	for b.Len() < size {

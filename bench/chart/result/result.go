@@ -1,5 +1,6 @@
-// Package result is what a contestant says of itself: the memory that the
-// system tells of a process that ended is at least that of the one that started it.
+// Package result passes the measurements of a contestant to the benchmark.
+// Contestants measure their own memory, because the system reports for a child
+// process at least the memory of its parent.
 package result
 
 import (
@@ -9,19 +10,19 @@ import (
 	"time"
 )
 
-// A Result is what a contestant needed.
+// A Result holds the measurements of a contestant.
 type Result struct {
 	Took     time.Duration // without the start of the process
-	Peak     int64         // bytes of memory, 0 when unknown
-	Versions int           // that it found
+	Peak     int64         // peak memory in bytes, 0 if unknown
+	Versions int           // number of versions found
 }
 
-// Write writes a result, with the peak so far, to the working directory.
+// Write writes a result with the peak memory so far to the working directory.
 func Write(took time.Duration, versions int) error {
 	return os.WriteFile("result", fmt.Appendf(nil, "%d %d %d\n", took, peak(), versions), 0o644)
 }
 
-// Read reads what was written to a directory.
+// Read reads the result in a directory.
 func Read(dir string) (r Result, err error) {
 	text, err := os.ReadFile(dir + "/result")
 	if err == nil {
@@ -30,7 +31,8 @@ func Read(dir string) (r Result, err error) {
 	return r, err
 }
 
-// peak returns the highest memory of this process, which Linux tells.
+// peak returns the peak memory of this process in bytes, or 0 if the system is
+// not Linux.
 func peak() (kb int64) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -38,39 +38,39 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A cluster is an API server with the definitions of sources.
+// A cluster is an API server with the definitions of sources, and a client with all permissions.
 type cluster struct {
 	client.Client
-	kubeconfig string             // of the user controller, who has the roles of the kustomization
-	admin      string             // of a user who may do everything
-	reference  string             // of another
+	kubeconfig string             // for the user controller, which has the roles of the kustomization
+	admin      string             // for a user with all permissions
+	reference  string             // for another user with all permissions
 	restart    func(t *testing.T) // kills the API server and starts it again
 }
 
-// A server is a program that runs.
+// A server is a running program.
 type server struct {
 	cmd   *exec.Cmd
 	log   string
-	ended chan struct{} // closed when it has
+	ended chan struct{} // closed when it has ended
 }
 
-// kill ends it at once.
+// kill kills the server and waits for its end.
 func (s *server) kill() {
 	select {
 	case <-s.ended:
 	default:
-		syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // it leads a group
+		syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // it leads a process group
 		<-s.ended
 	}
 }
 
-// text returns its log.
+// text returns the log.
 func (s *server) text() string {
 	text, _ := os.ReadFile(s.log)
 	return string(text)
 }
 
-// said returns the end of its log.
+// said returns the end of the log.
 func (s *server) said() string {
 	text := s.text()
 	return text[max(0, len(text)-3000):]
@@ -104,7 +104,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// startCluster returns the cluster, which the first test starts.
+// startCluster returns the shared cluster, which the first test starts.
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	startOnce.Do(func() { shared = freshCluster(t) })
@@ -114,7 +114,7 @@ func startCluster(t *testing.T) *cluster {
 	return shared
 }
 
-// freshCluster returns a cluster of the test's own, which has no definition of our group.
+// freshCluster returns a cluster for one test, without definitions of our group.
 func freshCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := newCluster(t)
@@ -140,7 +140,7 @@ func tool(t *testing.T, name, variable string) string {
 	return path
 }
 
-// nextPort is where freePort goes on, below the ports that the system gives to others.
+// nextPort is the counter of freePort. Its range is below the ephemeral ports of the system.
 var nextPort atomic.Int32
 
 func freePort(t *testing.T) string {
@@ -156,7 +156,7 @@ func freePort(t *testing.T) string {
 	return ""
 }
 
-// launch starts a program with more variables than this process has. It ends with all tests.
+// launch starts a program with additional environment variables. It is killed after all tests.
 func launch(t *testing.T, dir, path string, env []string, args ...string) *server {
 	t.Helper()
 	out, err := os.CreateTemp(dir, filepath.Base(path)+"-*.log")
@@ -171,7 +171,7 @@ func launch(t *testing.T, dir, path string, env []string, args ...string) *serve
 	return s
 }
 
-// newCluster starts an API server and its store, with more flags.
+// newCluster starts an API server with additional flags, and etcd.
 func newCluster(t *testing.T, flags ...string) (c *cluster) {
 	t.Helper()
 	var err error
@@ -236,7 +236,7 @@ func tryCluster(t *testing.T, flags []string) (*cluster, error) {
 	}, err
 }
 
-// ready waits until the API server is ready, or a server has ended.
+// ready waits until the API server is ready. It returns an error if etcd or the API server ends.
 func ready(url string, ca *testenv.CA, etcd, api *server) error {
 	web := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}}}
 	defer web.CloseIdleConnections()
@@ -259,7 +259,8 @@ func ready(url string, ca *testenv.CA, etcd, api *server) error {
 	return errors.New("the API server is not ready after 3 minutes")
 }
 
-// define applies definitions of all kinds: of the field's shape, with any spec and status.
+// define applies definitions of all kinds of the reference's group, which accept any spec and
+// status.
 func (c *cluster) define(t *testing.T) {
 	kinds := append(slices.Clone(scenarioKinds), "ExternalArtifact")
 	for _, kind := range kinds {
@@ -286,7 +287,7 @@ func (c *cluster) define(t *testing.T) {
 	}
 }
 
-// served waits until a kind is served, which is so a moment after its definition is established.
+// served waits until a kind is served, shortly after its definition is established.
 func (c *cluster) served(t *testing.T, group, version, kind string) {
 	t.Helper()
 	until(t, kind+" is served", func() bool {
@@ -296,7 +297,7 @@ func (c *cluster) served(t *testing.T, group, version, kind string) {
 	})
 }
 
-// may waits until a user has a right, which is so a moment after it was granted.
+// may waits until a user has a permission, shortly after it was granted.
 func (c *cluster) may(t *testing.T, user, namespace string, r permission) {
 	t.Helper()
 	resource, sub, _ := strings.Cut(r.resource, "/")
@@ -309,7 +310,8 @@ func (c *cluster) may(t *testing.T, user, namespace string, r permission) {
 	})
 }
 
-// roles applies the roles of the kustomization for the user of the controller: in a namespace, or those of the cluster.
+// roles applies the roles of the kustomization for the user of the controller: the Roles to a
+// namespace, or for "" the ClusterRoles.
 func (c *cluster) roles(t *testing.T, namespace string) {
 	t.Helper()
 	f, err := os.Open("../../deploy/rbac.yaml")
@@ -340,10 +342,10 @@ func (c *cluster) roles(t *testing.T, namespace string) {
 
 type object = map[string]any
 
-// apply makes an object, or gives the one that is there another spec or data.
+// apply creates an object, or replaces the spec or data of an existing one.
 func (c *cluster) apply(t *testing.T, o object) {
 	t.Helper()
-	text, err := json.Marshal(o) // so that all numbers are of the types that unstructured wants
+	text, err := json.Marshal(o) // converts all numbers to types that unstructured accepts
 	testenv.Must(t, err)
 	u := new(unstructured.Unstructured)
 	testenv.Must(t, u.UnmarshalJSON(text))
@@ -356,7 +358,7 @@ func (c *cluster) apply(t *testing.T, o object) {
 	}
 }
 
-// patch changes an object, or its status.
+// patch patches an object, or its status.
 func (c *cluster) patch(t *testing.T, kind, namespace, name string, status bool, text string) {
 	t.Helper()
 	u, patch := blank(kind, namespace, name), client.RawPatch(types.MergePatchType, []byte(text))
@@ -386,7 +388,7 @@ func (c *cluster) get(t *testing.T, kind, namespace, name string) source.Object 
 	return obj
 }
 
-// wait waits until an object is as it is wanted, and returns it.
+// wait waits until is returns true for an object, and returns the object.
 func (c *cluster) wait(t *testing.T, kind, namespace, name, what string, is func(source.Object) bool) (obj source.Object) {
 	t.Helper()
 	untilOr(t, kind+" "+name+" "+what, func() bool { obj = c.get(t, kind, namespace, name); return is(obj) }, func() string {
@@ -403,10 +405,11 @@ func isReady(obj source.Object) bool {
 
 func until(t *testing.T, what string, is func() bool) { t.Helper(); untilOr(t, what, is, nil) }
 
-// patience is how long tests wait for what takes less than a second, or as long as a lease, on a machine that is idle.
+// patience bounds how long tests wait. On an idle machine the events take less than a second, or as
+// long as a lease.
 const patience = 2 * time.Minute
 
-// untilOr waits until something is so; last says what there was.
+// untilOr waits until is returns true. On timeout it prints the result of last.
 func untilOr(t *testing.T, what string, is func() bool, last func() string) {
 	t.Helper()
 	within(t, patience, what, is, last)
@@ -426,19 +429,19 @@ func within(t *testing.T, most time.Duration, what string, is func() bool, last 
 	t.Fatalf("after %v it is not so: %s%s", most, what, text)
 }
 
-// namespace makes a namespace for a test.
+// namespace creates a namespace for a test.
 func (c *cluster) namespace(t *testing.T) string {
 	t.Helper()
-	name := strings.ToLower(t.Name() + "-" + rand.Text()[:8]) // new each time, as with -count=2
+	name := strings.ToLower(t.Name() + "-" + rand.Text()[:8]) // unique, for example with -count=2
 	c.apply(t, object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": name}})
 	c.roles(t, name)
 	return name
 }
 
-// A running is a controller that runs in this process.
+// A running is a controller in this process.
 type running struct {
 	t      *testing.T
-	begin  func() // also after its port was taken
+	begin  func() // starts it; also called again if its port was taken
 	health string
 	log    *logText
 	stop   context.CancelFunc
@@ -457,7 +460,7 @@ func (l *logText) Write(p []byte) (int, error) {
 }
 func (l *logText) text() string { l.mu.Lock(); defer l.mu.Unlock(); return l.Buffer.String() }
 
-// start starts the command for one namespace, with artifacts below dir, and waits until it is ready.
+// start starts the command for one namespace with its files in dir, and waits until it is ready.
 func (c *cluster) start(t *testing.T, namespace, dir string, args ...string) *running {
 	t.Helper()
 	r := c.begin(t, namespace, dir, args...)
@@ -465,7 +468,7 @@ func (c *cluster) start(t *testing.T, namespace, dir string, args ...string) *ru
 	return r
 }
 
-// begin starts the command.
+// begin starts the command without waiting.
 func (c *cluster) begin(t *testing.T, namespace, dir string, args ...string) *running {
 	r := &running{t: t, log: new(logText)}
 	lookup := func(name string) (string, bool) {
@@ -491,13 +494,14 @@ func (c *cluster) begin(t *testing.T, namespace, dir string, args ...string) *ru
 	return r
 }
 
-// readyz returns the code that /readyz answers, 0 if nothing answers yet.
+// readyz returns the status code of /readyz, or 0 if there is no answer yet. If the port was taken,
+// it restarts the controller.
 func (r *running) readyz() int {
 	r.t.Helper()
 	select {
 	case err := <-r.ended:
 		if err != nil && strings.Contains(err.Error(), "address already in use") {
-			r.begin() // another program took the port first
+			r.begin() // another program took the port
 			return 0
 		}
 		r.ended <- nil
@@ -512,7 +516,7 @@ func (r *running) readyz() int {
 	return resp.StatusCode
 }
 
-// end ends the controller, once.
+// end stops the controller. It may be called repeatedly.
 func (r *running) end() {
 	r.stop()
 	err := <-r.ended
@@ -522,7 +526,7 @@ func (r *running) end() {
 	}
 }
 
-// logged returns a value of the first line of the log with a text.
+// logged returns the value of key in the first line of the log that contains a text.
 func (r *running) logged(with, key string) string { return logged(r.log.text(), with, key) }
 
 func logged(log, with, key string) string {

@@ -27,8 +27,8 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// TestConformance compares an API server that has the definitions of our group, and a controller that works on it, with
-// what the library does with the same documents.
+// TestConformance compares an API server with the definitions of our group and a controller with
+// the library, for the same documents.
 func TestConformance(t *testing.T) {
 	c := newCluster(t)
 	c.grantFile(t, "../../deploy/headgate/rbac.yaml")
@@ -37,10 +37,11 @@ func TestConformance(t *testing.T) {
 	t.Run("statuses", func(t *testing.T) { goldenStatuses(t, c) })
 }
 
-// randomCount is how many documents of a kind in a version are judged.
+// randomCount is the number of random documents per kind and version.
 const randomCount = 40
 
-// randomDocuments has the API server, the JSON Schema and the library judge random documents.
+// randomDocuments compares the verdicts of the API server, the JSON Schema and the library on
+// random documents.
 func randomDocuments(t *testing.T, c *cluster) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.admin)
 	testenv.Must(t, err)
@@ -69,22 +70,22 @@ func randomDocuments(t *testing.T, c *cluster) {
 	}
 }
 
-// verdicts are those on the documents of a kind in a version.
+// verdicts compares the verdicts on the documents of a kind in a version.
 type verdicts struct {
 	c           *cluster
 	schema      *jsonschema.Schema
 	kind        string
-	spec        any                        // of there
-	there       *unstructured.Unstructured // in the cluster; nil until there was a good document
+	spec        any                        // spec of there
+	there       *unstructured.Unstructured // object in the cluster; nil until the first valid document
 	good, wrong int
 }
 
-// judge judges what a user writes of a document, and the status.
+// judge compares the verdicts on the user's part of a document, and then on its status.
 func (v *verdicts) judge(t *testing.T, doc object) {
 	t.Helper()
 	head, status := object{"namespace": "default"}, doc["status"]
 	all, _ := doc["metadata"].(object)
-	for _, field := range []string{"name", "labels", "annotations"} { // others are the API server's
+	for _, field := range []string{"name", "labels", "annotations"} { // the API server sets the others
 		if value, ok := all[field]; ok {
 			head[field] = value
 		}
@@ -110,7 +111,7 @@ func (v *verdicts) judge(t *testing.T, doc object) {
 	})
 }
 
-// one compares the verdicts on a document, and returns it if it is good.
+// one compares the verdicts on a document. It returns the document if it is valid, else nil.
 func (v *verdicts) one(t *testing.T, doc object, try func(*unstructured.Unstructured) error) *unstructured.Unstructured {
 	t.Helper()
 	text, err := json.Marshal(doc)
@@ -125,7 +126,7 @@ func (v *verdicts) one(t *testing.T, doc object, try func(*unstructured.Unstruct
 	var set source.Set
 	wrong := set.Decode("-", bytes.NewReader(text))
 	if wrong != nil && strings.Contains(wrong.Error(), "exists in v1 only") {
-		return nil // the API server has the fields of both versions in both
+		return nil // the API server accepts the fields of both versions in both
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	testenv.Must(t, err)
@@ -148,8 +149,8 @@ func (v *verdicts) one(t *testing.T, doc object, try func(*unstructured.Unstruct
 	return u
 }
 
-// goldenStatuses takes objects through histories whose statuses the tests of their kinds have in testdata/status, and
-// reads the statuses from the API server.
+// goldenStatuses repeats the histories of the tests whose expected statuses are in testdata/status,
+// and compares the statuses in the API server with these files.
 func goldenStatuses(t *testing.T, c *cluster) {
 	c.start(t, "default", t.TempDir(), "--group="+source.Group, "--watch-all-namespaces=true", "--storage-adv-addr=store.example", "--min-retry-delay=5m")
 	for i, follow := range []struct {
@@ -180,19 +181,20 @@ func goldenStatuses(t *testing.T, c *cluster) {
 	}
 }
 
-// A history is what happens to an object, step by step, as in the test of its kind.
+// A history is a sequence of changes of an object, as in the test of its kind.
 type history struct {
 	t          *testing.T
 	c          *cluster
 	namespace  string
-	want       map[string]string // statuses by the names of steps
+	want       map[string]string // expected statuses by step
 	kind, name string
 	spec       object
-	spelled    *strings.Replacer // what differs from one test to another, as the file has it
+	spelled    *strings.Replacer // replaces values of this test with those in the file
 	requests   int
 }
 
-// of says what object it is; namespace and host are what the file calls those of this test.
+// of sets the object. The file has namespace and the second of each pair in host instead of the
+// values of this test.
 func (h *history) of(kind, namespace, name string, spec object, host ...string) {
 	h.kind, h.name, h.spec = kind, name, with(object{"interval": "1h"}, spec)
 	h.spelled = strings.NewReplacer(append(host, h.namespace+"/", namespace+"/")...)
@@ -200,7 +202,7 @@ func (h *history) of(kind, namespace, name string, spec object, host ...string) 
 
 var toldTimes = regexp.MustCompile(`(since|of) \d\d:\d\d:\d\d|request ".*"`)
 
-// step changes fields of the spec, asks for a run, and waits for the status that the file has.
+// step changes fields of the spec, requests a run, and waits for the status in the file.
 func (h *history) step(name string, change object) {
 	h.t.Helper()
 	want, known := h.want[name]
@@ -216,7 +218,7 @@ func (h *history) step(name string, change object) {
 	}, func() string { return got + "want\n" + want })
 }
 
-// request applies an object, asks for a run of it, and waits for what comes of that.
+// request applies an object, requests a run, and waits until is returns true.
 func (h *history) request(kind, name string, spec object, what string, is func(source.Object) bool, last func() string) {
 	h.t.Helper()
 	h.requests++
@@ -234,13 +236,13 @@ func (h *history) request(kind, name string, spec object, what string, is func(s
 	}, last)
 }
 
-// secret makes a Secret.
+// secret creates a Secret.
 func (h *history) secret(name string, data object) {
 	h.t.Helper()
 	h.c.apply(h.t, secretOf(h.namespace, name, "Opaque", data))
 }
 
-// observed returns what the status says that the object was made by, as the test of its kind does.
+// observed returns the observed inputs in the status, in the format of the test of its kind.
 func observed(obj source.Object) string {
 	text := func(v any) string { b, _ := json.Marshal(v); return string(b) }
 	switch o := obj.(type) {
@@ -256,7 +258,7 @@ func observed(obj source.Object) string {
 	return "nothing"
 }
 
-// gitOf serves an empty repository, and returns what commits to it.
+// gitOf serves an empty repository and returns a function that commits to it.
 func (h *history) gitOf() (server *testenv.Server, repo *testenv.Repo, commit func(text string)) {
 	repo = testenv.NewRepo(h.t)
 	server = testenv.ServeHTTP(h.t, testenv.HTTP{}, repo)
@@ -294,12 +296,12 @@ func gitFailures(h *history) {
 	h.step("mended", nil)
 }
 
-// ociOf starts a registry, and returns what pushes a signed artifact with two layers.
+// ociOf starts a registry and returns a function that pushes a signed artifact with two layers.
 func (h *history) ociOf() (g *testenv.Registry, push func(tag, content string) (signature string)) {
 	g = testenv.StartRegistry(h.t, testenv.RegistryConfig{Username: "user", Password: "password"})
 	h.c.apply(h.t, secretOf(h.namespace, "login", "kubernetes.io/dockerconfigjson", object{".dockerconfigjson": fmt.Sprintf(`{"auths":{%q:{"username":"user","password":"password"}}}`, g.Host)}))
 	h.of("OCIRepository", "default", "app", object{"url": g.URL("team/app"), "insecure": true, "secretRef": object{"name": "login"}}, g.Host, "registry.example:5000",
-		// The controller has a cache, into which the layer is read first.
+		// The controller has a cache, so it reads the layer into the cache first.
 		"fetch blob "+g.Host+"/team/app@sha256:0ad7d5d3…: ", "read archive: receive layer sha256:0ad7d5d3… of registry.example:5000/team/app: ")
 	return g, func(tag, content string) string {
 		layer := func(name string) testenv.Blob {
@@ -377,7 +379,7 @@ func ociVerify(h *history) {
 	h.step("not signed", nil)
 }
 
-// bucketOf starts a store, and returns what replaces the objects of its bucket.
+// bucketOf starts an object store and returns a function that replaces the objects of its bucket.
 func (h *history) bucketOf() (s *testenv.Store, holds func(keyContent ...string)) {
 	s = testenv.StartS3(h.t, testenv.StoreConfig{AccessKey: "AKIA", SecretKey: "secret"})
 	h.secret("keys", object{"accesskey": "AKIA", "secretkey": "secret"})
@@ -444,7 +446,8 @@ func bucketFailures(h *history) {
 	h.step("mended", nil)
 }
 
-// chartsOf starts a repository of charts, and returns what publishes an index of versions that was generated at some time.
+// chartsOf starts a chart repository and returns a function that publishes an index with versions
+// and a timestamp.
 func (h *history) chartsOf() (s *testenv.Charts, index func(generated string, versions ...string)) {
 	s = testenv.StartCharts(h.t, testenv.ChartsConfig{})
 	h.of("PkgRepository", "default", "charts", object{"url": s.URL()}, s.Base, "http://charts.example")
@@ -513,7 +516,7 @@ func chartOfRepository(h *history) {
 		tree, err := artifact.Read(bytes.NewReader(testenv.ChartArchive(h.t, files)), artifact.Limits{})
 		testenv.Must(h.t, err)
 		defer tree.Close()
-		var b bytes.Buffer // in the form that is the same with each release of Go
+		var b bytes.Buffer // repacked, because Go's compressor may change between releases
 		_, err = artifact.Pack(h.t.Context(), &b, tree)
 		testenv.Must(h.t, err)
 		s.Put(testenv.ChartVersion{Name: "app", Version: version, Archive: b.Bytes()})

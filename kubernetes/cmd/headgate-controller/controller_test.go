@@ -32,7 +32,7 @@ func document(kind, namespace, name string, spec object) object {
 	return object{"apiVersion": source.ReferenceGroup + "/" + source.V1, "kind": kind, "metadata": object{"name": name, "namespace": namespace}, "spec": spec}
 }
 
-// with returns a copy of an object with further fields.
+// with returns a copy of an object with more fields.
 func with(o object, more object) object {
 	all := object{}
 	for _, from := range []object{o, more} {
@@ -43,7 +43,8 @@ func with(o object, more object) object {
 	return all
 }
 
-// runs returns how many runs of an object, or of all of a kind in a namespace, ended in this process.
+// runs returns the number of finished runs in this process, of one object, or of a kind in a
+// namespace if name is "".
 func runs(t *testing.T, kind, namespace, name string) (n uint64) {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
@@ -65,7 +66,8 @@ func runs(t *testing.T, kind, namespace, name string) (n uint64) {
 	return n
 }
 
-// TestAllKinds applies 60 objects at once, and bad ones. A restart then writes no status.
+// TestAllKinds applies 60 valid objects and some invalid ones. After a restart the controller must
+// write no status.
 func TestAllKinds(t *testing.T) {
 	c := startCluster(t)
 	ns := c.namespace(t)
@@ -92,7 +94,7 @@ func TestAllKinds(t *testing.T) {
 			good = append(good, ref{kind, name})
 		}
 	}
-	add("HelmChart", 12, func(i int) object { // before what they need
+	add("HelmChart", 12, func(i int) object { // before the objects that they need
 		if i%2 == 0 {
 			return object{"chart": "podinfo", "version": "6.x", "sourceRef": object{"kind": "HelmRepository", "name": "helmrepository-0"}}
 		}
@@ -168,7 +170,7 @@ func TestAllKinds(t *testing.T) {
 	}
 }
 
-// checkArtifact fetches an artifact.
+// checkArtifact fetches an artifact and checks its URL, size and digest.
 func checkArtifact(t *testing.T, served string, a artifact.Artifact) {
 	t.Helper()
 	testenv.Equal(t, a.URL, "http://source-controller.example/"+a.Path)
@@ -183,7 +185,7 @@ func checkArtifact(t *testing.T, served string, a artifact.Artifact) {
 	testenv.Equal(t, fmt.Sprintf("sha256:%x", hash.Sum(nil)), a.Digest, a.Path)
 }
 
-// TestLife takes one object through its life.
+// TestLife tests the life cycle of one object.
 func TestLife(t *testing.T) {
 	c := startCluster(t)
 	ns := c.namespace(t)
@@ -197,7 +199,7 @@ func TestLife(t *testing.T) {
 	receives := httptest.NewServer(&events)
 	t.Cleanup(receives.Close)
 	dir := t.TempDir()
-	r := c.start(t, ns, dir, "--events-addr="+receives.URL, "--min-retry-delay=5m") // nothing runs by a retry
+	r := c.start(t, ns, dir, "--events-addr="+receives.URL, "--min-retry-delay=5m") // no retries during the test
 
 	const kind, name = "GitRepository", "app"
 	doc := document(kind, ns, name, object{"url": git.Repo(), "interval": "1h", "ref": object{"branch": "main"}, "secretRef": object{"name": "login"}})
@@ -230,9 +232,9 @@ func TestLife(t *testing.T) {
 		})
 	})
 
-	// One request is one run, which keeps the conditions of others.
+	// One request causes one run, which keeps conditions of other controllers.
 	c.patch(t, kind, ns, name, true, `{"status":{"conditions":`+conditions(t, c.get(t, kind, ns, name), source.Condition{Type: "Approved", Status: "True", Reason: "Human", Message: "m"})+`}}`)
-	until(t, "the run is logged", func() bool { return r.ran()[kind+"/"+ns+"/"+name] == 1 }) // and counted before that
+	until(t, "the run is logged", func() bool { return r.ran()[kind+"/"+ns+"/"+name] == 1 }) // the log entry follows the count
 	second, before := commit("second"), runs(t, kind, ns, name)
 	request(name, "1")
 	obj := c.wait(t, kind, ns, name, "is at the second commit", revision(second))
@@ -243,21 +245,21 @@ func TestLife(t *testing.T) {
 	until(t, "the run is counted", func() bool { return runs(t, kind, ns, name) > before })
 	testenv.Equal(t, runs(t, kind, ns, name)-before, 1, "runs by a request")
 
-	// A rotated Secret counts at once, in both directions.
+	// A changed Secret takes effect immediately, whether it becomes wrong or right.
 	secret("wrong")
 	obj = c.wait(t, kind, ns, name, "fails by its Secret", failing)
 	testenv.Equal(t, obj.Artifact().Revision, "main@sha1:"+second)
 	secret("s3cret")
 	c.wait(t, kind, ns, name, "is ready again", revision(second))
 
-	// A status that somebody changed is repaired.
+	// A status that another program changed is repaired.
 	c.patch(t, kind, ns, name, true, `{"status":{"artifact":{"revision":"main@sha1:0000000000000000000000000000000000000000","digest":"sha256:00"},"conditions":[]}}`)
 	obj = c.wait(t, kind, ns, name, "is repaired", revision(second))
 	if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(obj.Artifact().Path))); err != nil {
 		t.Error(err)
 	}
 
-	// What is suspended is left alone.
+	// A suspended object does not run.
 	c.patch(t, kind, ns, name, false, `{"spec":{"suspend":true}}`)
 	third := commit("third")
 	request(name, "2")
@@ -267,14 +269,14 @@ func TestLife(t *testing.T) {
 	c.patch(t, kind, ns, name, false, `{"spec":{"suspend":false}}`)
 	c.wait(t, kind, ns, name, "goes on", func(obj source.Object) bool { return revision(third)(obj) && handled("2")(obj) })
 
-	// A spec that cannot be used leaves the artifact as it is.
+	// An invalid spec keeps the artifact.
 	c.patch(t, kind, ns, name, false, `{"spec":{"url":"ftp://example.org/r.git"}}`)
 	obj = c.wait(t, kind, ns, name, "is stalled", func(obj source.Object) bool { return obj.Common().Condition("Stalled").Status == "True" })
 	testenv.Equal(t, obj.Artifact().Revision, "main@sha1:"+third)
 	c.patch(t, kind, ns, name, false, fmt.Sprintf(`{"spec":{"url":%q}}`, git.Repo()))
 	c.wait(t, kind, ns, name, "can be used again", revision(third))
 
-	// What is deleted goes with its artifacts, and can come back.
+	// Deleting an object deletes its artifacts; it can be created again.
 	testenv.Must(t, c.Delete(t.Context(), blank(kind, ns, name)))
 	until(t, "the object is gone", func() bool {
 		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, blank(kind, ns, name)))
@@ -290,7 +292,8 @@ func TestLife(t *testing.T) {
 	c.wait(t, kind, ns, "other", "is as it was", revision(third))
 }
 
-// TestLease has two controllers for the same objects. The second, with a volume of its own, works when the first has ended.
+// TestLease starts two controllers for the same objects. The second, with its own volume, takes
+// over when the first has ended.
 func TestLease(t *testing.T) {
 	c := startCluster(t)
 	ns := c.namespace(t)
@@ -305,7 +308,7 @@ func TestLease(t *testing.T) {
 	testenv.Must(t, c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "source-controller-leader-election"}, lease))
 	families, err := metrics.Registry.Gather()
 	testenv.Must(t, err)
-	told := false // of a lease of this name, which the alerts ask for
+	told := false // the alerts use this metric of the lease
 	for _, f := range families {
 		told = told || f.GetName() == "leader_election_master_status" && strings.Contains(f.String(), `"`+lease.Name+`"`)
 	}
@@ -335,7 +338,7 @@ func TestLease(t *testing.T) {
 	checkArtifact(t, served, *obj.Artifact())
 }
 
-// TestOwnGroup has the definitions of our own group in the cluster, and objects of it.
+// TestOwnGroup tests objects of our own group with the definitions in the cluster.
 func TestOwnGroup(t *testing.T) {
 	c := freshCluster(t)
 	ns := c.namespace(t)
@@ -395,14 +398,14 @@ func TestOwnGroup(t *testing.T) {
 	}
 }
 
-// conditions returns those of an object and one more as JSON.
+// conditions returns the conditions of an object and one more as JSON.
 func conditions(t *testing.T, obj source.Object, more source.Condition) string {
 	text, err := json.Marshal(append(obj.Common().Conditions, more))
 	testenv.Must(t, err)
 	return string(text)
 }
 
-// A receiver is told events.
+// A receiver records posted events.
 type receiver struct {
 	mu     sync.Mutex
 	events []source.Event
@@ -425,10 +428,11 @@ func (r *receiver) has(reason, text string) bool {
 	})
 }
 
-// TestFlags wants source-controller's flags accepted, and wrong ones refused.
+// TestFlags checks that the flags of source-controller are accepted and that invalid flags are
+// refused.
 func TestFlags(t *testing.T) {
 	none := func(string) (string, bool) { return "", false }
-	env := func(name string) (string, bool) { // one that is set and empty counts for nothing
+	env := func(name string) (string, bool) { // an empty variable is ignored
 		return map[string]string{"EVENTS_ADDR": "events.example"}[name], true
 	}
 	f, warnings, err := parse([]string{"--concurrent=10", "--no-cross-namespace-refs", "--requeue-dependency=5s", "--helm-cache-max-size=10", "--feature-gates=CacheSecretsAndConfigMaps=true,ObjectLevelWorkloadIdentity=false"}, env, t.Output())
@@ -437,7 +441,7 @@ func TestFlags(t *testing.T) {
 	testenv.Equal(t, f.healthAddr, ":9440")
 	testenv.Equal(t, f.leaseName(), "source-controller-leader-election")
 	f.selector = "sharding.fluxcd.io/key=shard1"
-	testenv.Equal(t, f.leaseName(), "source-controller-leader-election-73fdc1be") // as source-controller v1.9.5 has it
+	testenv.Equal(t, f.leaseName(), "source-controller-leader-election-73fdc1be") // the name in source-controller v1.9.5
 	testenv.Equal(t, len(warnings), 3, strings.Join(warnings, "\n"))
 	for _, args := range []string{"x", "--group=example.org", "--interval-jitter-percentage=51", "--artifact-retention-records=0", "--feature-gates=X", "--unknown", "--min-retry-delay=0s", "--with-v1beta2", "--default-service-account=tenant", "--hook-secret=hooks"} {
 		if _, _, err := parse([]string{args}, none, t.Output()); err == nil {

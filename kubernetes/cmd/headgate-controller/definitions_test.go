@@ -27,7 +27,7 @@ import (
 	"github.com/headgate-io/headgate/source/schema"
 )
 
-// definition returns the definition of a kind, nil if there is none.
+// definition returns the definition of a kind, or nil.
 func (c *cluster) definition(t *testing.T, plural, group string) *unstructured.Unstructured {
 	t.Helper()
 	u := new(unstructured.Unstructured)
@@ -57,7 +57,7 @@ func decodeAll(t *testing.T, r io.Reader) (all []*unstructured.Unstructured) {
 	}
 }
 
-// grantFile gives the user of the controller the roles of a file that are of the cluster.
+// grantFile grants the ClusterRoles in a file to the user of the controller.
 func (c *cluster) grantFile(t *testing.T, file string) {
 	t.Helper()
 	f, err := os.Open(file)
@@ -84,7 +84,7 @@ func versioned(t *testing.T, version, kind, namespace, name string, spec object)
 	return u
 }
 
-// in returns an object as the API server has it in a version.
+// in returns an object in a version, as the API server converts it.
 func (c *cluster) in(t *testing.T, version string, u *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	now := new(unstructured.Unstructured)
@@ -94,7 +94,7 @@ func (c *cluster) in(t *testing.T, version string, u *unstructured.Unstructured)
 	return now
 }
 
-// TestDefinitions has the controller apply the definitions of our group.
+// TestDefinitions tests how the controller applies the definitions of our group.
 func TestDefinitions(t *testing.T) {
 	c := freshCluster(t)
 	ns := c.namespace(t)
@@ -125,12 +125,13 @@ func TestDefinitions(t *testing.T) {
 	}
 	theirs := create("pkgcharts", func(names object) { names["singular"] = "chart-of-another" })
 
-	// Without the rights.
+	// The controller lacks the permissions.
 	var err error
 	until(t, "there are no rights", func() bool { err = attempt(); return apierrors.IsForbidden(err) })
 	refused(err, "--crds", `"buckets.source.headgate.dev" is forbidden`, `cannot get resource "customresourcedefinitions"`)
 
-	// With another field manager, which gives way by the command that the error names.
+	// Another field manager owns a definition. The command in the error takes it away from that
+	// manager.
 	c.grantFile(t, "../../deploy/with-crds/rbac.yaml")
 	c.grantFile(t, "../../deploy/headgate/rbac.yaml")
 	until(t, "the rights count", func() bool { err = attempt(); return !apierrors.IsForbidden(err) })
@@ -144,7 +145,7 @@ func TestDefinitions(t *testing.T) {
 		t.Fatalf("%s: %v\n%s", command, err, out)
 	}
 
-	// With a kind that another definition has.
+	// Another definition has the same kind.
 	twin := create("buckets", func(names object) { names["plural"], names["singular"] = "others", "other" })
 	until(t, "the other definition has the name", func() bool {
 		testenv.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(twin), twin))
@@ -156,7 +157,8 @@ func TestDefinitions(t *testing.T) {
 		return !strings.Contains(fmt.Sprint(c.definition(t, "buckets", source.Group).Object["status"]), "already in use")
 	})
 
-	// A document of v1beta2 keeps its fields, and those that only v1 had, and can be read in both versions.
+	// An object created as v1beta2 keeps its fields, including those that v1 lacks, and can be read
+	// in both versions.
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: fstest.MapFS{
 		"chart/Chart.yaml":  {Data: []byte("apiVersion: v2\nname: local\nversion: 0.1.0\n")},
@@ -202,7 +204,8 @@ func TestDefinitions(t *testing.T) {
 	testenv.Must(t, err)
 	testenv.Equal(t, strings.Join(files, " "), "chart/first.yaml", "spec.valuesFile")
 
-	// A restart changes no definition. Without v1beta2 it is served no more, and the objects stay.
+	// A restart changes no definition. Without --with-v1beta2 that version is no longer served, and
+	// the objects stay.
 	versions := func() (all []string) {
 		for _, k := range source.Kinds(source.Group) {
 			m := c.definition(t, k.Plural, source.Group)
@@ -221,7 +224,7 @@ func TestDefinitions(t *testing.T) {
 	var once sync.Once
 	edited := c.through(t, func(r *http.Request) int {
 		if r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/customresourcedefinitions/") {
-			once.Do(func() { // a definition that is changed after it was read is read again
+			once.Do(func() { // a definition that changed after it was read is read again
 				m := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}, ObjectMeta: metav1.ObjectMeta{Name: path.Base(r.URL.Path)}}
 				err = c.Patch(context.Background(), m, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"edited":"yes"}}}`)))
 			})

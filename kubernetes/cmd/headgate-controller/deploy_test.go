@@ -27,13 +27,14 @@ import (
 
 var update = flag.Bool("update", false, "write the manifests that are made of others anew")
 
-// TestGeneratedManifests compares manifests with what they are made of: run it with -update after a change.
+// TestGeneratedManifests compares generated manifests with their sources. Run it with -update after
+// a change.
 func TestGeneratedManifests(t *testing.T) {
 	definitions, err := schema.YAML(source.Group, false)
 	testenv.Must(t, err)
 	roles, err := os.ReadFile("../../deploy/rbac.yaml")
 	testenv.Must(t, err)
-	// Roles of the cluster have other names, so that both groups can have a controller.
+	// ClusterRoles get other names, so that controllers of both groups can coexist.
 	parts := strings.Split(strings.NewReplacer(source.ReferenceGroup, source.Group, "helmrepositories", "pkgrepositories", "helmcharts", "pkgcharts", "flux-system", "headgate-system").Replace(string(roles)), "\n---\n")
 	for i, part := range parts {
 		if strings.Contains(part, "\nkind: ClusterRole") {
@@ -53,7 +54,7 @@ func TestGeneratedManifests(t *testing.T) {
 	}
 }
 
-// command runs a program with an input, and returns what it prints.
+// command runs a program with an input and returns its output.
 func command(t *testing.T, input []byte, path string, args ...string) []byte {
 	t.Helper()
 	var out, problems bytes.Buffer
@@ -65,8 +66,8 @@ func command(t *testing.T, input []byte, path string, args ...string) []byte {
 	return out.Bytes()
 }
 
-// TestDeploy has a real API server take all that kustomize and helm make of kubernetes/deploy and the chart, and checks
-// that its parts fit each other and the command.
+// TestDeploy checks that a real API server accepts all output of kustomize and helm for
+// kubernetes/deploy and the chart, and that the parts match each other and the command.
 func TestDeploy(t *testing.T) {
 	c := startCluster(t)
 	kubectl, helm := tool(t, "kubectl", "KUBECTL"), tool(t, "helm3", "HELM3")
@@ -84,7 +85,7 @@ func TestDeploy(t *testing.T) {
 			rows[file] = kustomize(filepath.Dir(file))
 		}
 	}
-	// A kustomization outside, with a component.
+	// A kustomization in another directory uses a component.
 	dir := t.TempDir()
 	testenv.Must(t, os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS("../../deploy")))
 	testenv.Must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte("resources: [deploy/headgate]\ncomponents: [deploy/with-crds]\nnamespace: headgate-system\nimages: [{name: headgate-controller, newName: registry.example/headgate-controller, newTag: v1}]\n"), 0o644))
@@ -115,17 +116,17 @@ func TestDeploy(t *testing.T) {
 			command(t, text, kubectl, "--kubeconfig="+c.admin, "--namespace="+namespace, "apply", "--dry-run=server", "--validate=strict", "--filename=-")
 			d := deployed{decodeAll(t, bytes.NewReader(text))}
 			if d.one("Deployment") == nil && d.one("StatefulSet") == nil {
-				return // it is a base or a set of definitions
+				return // a base, or a set of definitions
 			}
 			d.check(t, c)
 		})
 	}
 }
 
-// deployed are the documents of a deployment.
+// deployed holds the documents of a deployment.
 type deployed struct{ all []*unstructured.Unstructured }
 
-// one returns the first document of a kind, nil if there is none.
+// one returns the first document of a kind, or nil.
 func (d deployed) one(kind string) *unstructured.Unstructured {
 	for _, u := range d.all {
 		if u.GetKind() == kind {
@@ -135,7 +136,7 @@ func (d deployed) one(kind string) *unstructured.Unstructured {
 	return nil
 }
 
-// at returns what is below a path, of the first item of a list.
+// at returns the value at a path. In a list it uses the first item.
 func at(o object, path string) any {
 	var value any = o
 	for name := range strings.SplitSeq(path, ".") {
@@ -148,7 +149,8 @@ func at(o object, path string) any {
 	return value
 }
 
-// check compares the parts, and creates the pod where only restricted ones may be, without keeping it.
+// check checks that the parts match, and creates the pod in a dry run under the restricted security
+// profile.
 func (d deployed) check(t *testing.T, c *cluster) {
 	t.Helper()
 	workload := d.one("Deployment")
@@ -186,7 +188,7 @@ func (d deployed) check(t *testing.T, c *cluster) {
 		}
 	}
 
-	// The command takes its arguments and variables.
+	// The command accepts its arguments and variables.
 	container := at(template, "spec.containers").([]any)[0].(object)
 	variables, values := map[string]string{"POD_NAME": "pod-0"}, []string{}
 	for _, v := range container["env"].([]any) {
@@ -222,7 +224,8 @@ func (d deployed) check(t *testing.T, c *cluster) {
 		t.Error(err)
 	}
 
-	// The rights are those of the kustomization, which a test has the controller work with.
+	// The permissions are equal to those of the kustomization, with which other tests run the
+	// controller.
 	file := "../../deploy/rbac.yaml"
 	if f.group == source.Group {
 		file = "../../deploy/headgate/rbac.yaml"
@@ -249,7 +252,7 @@ func (d deployed) selector(kind, path string) any {
 	return object{}
 }
 
-// rules returns the rights, but for those about definitions, as text.
+// rules returns the permissions as text, except those for definitions.
 func (d deployed) rules() string {
 	var all []string
 	for _, u := range d.all {
@@ -273,7 +276,7 @@ func rulesOf(t *testing.T, file string) string {
 	return deployed{decodeAll(t, bytes.NewReader(text))}.rules()
 }
 
-// TestChart has the real helm check the chart, and refuse values that cannot be meant.
+// TestChart checks the chart with the real helm, and that helm refuses invalid values.
 func TestChart(t *testing.T) {
 	helm := tool(t, "helm3", "HELM3")
 	command(t, nil, helm, "lint", "--strict", "../../charts/headgate")
@@ -303,8 +306,9 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// TestFluxSystem has the kustomization of a bootstrapped Flux take the controller's image for source-controller's. The
-// Deployment is as source-controller v1.9.5 has it, and so are its arguments.
+// TestFluxSystem checks that a kustomization of a bootstrapped Flux can replace the image of
+// source-controller with ours. The Deployment and its arguments are those of source-controller
+// v1.9.5.
 func TestFluxSystem(t *testing.T) {
 	shown, err := os.ReadFile("testdata/flux-system/kustomization.yaml")
 	testenv.Must(t, err)
@@ -319,7 +323,7 @@ func TestFluxSystem(t *testing.T) {
 	d.check(t, startCluster(t))
 }
 
-// TestPage runs the commands of kubectl and helm that docs/kubernetes.md shows, in their order.
+// TestPage runs the kubectl and helm commands in docs/kubernetes.md in order.
 func TestPage(t *testing.T) {
 	c := freshCluster(t)
 	page, err := os.ReadFile("../../../docs/kubernetes.md")
@@ -345,7 +349,7 @@ func TestPage(t *testing.T) {
 	lines := []string{"kubectl apply -k kubernetes/cmd/headgate-controller/testdata/flux-system"}
 	for _, m := range regexp.MustCompile("(?m)^    ((?:kubectl|helm|for) .*)$|^\\|.*`(kubectl .*)` \\|$").FindAllStringSubmatch(string(page), -1) {
 		lines = append(lines, strings.ReplaceAll(m[1]+m[2], " apps", " "+namespace))
-		if strings.HasPrefix(m[1], "kubectl wait ") { // a definition is established a moment before its kind is served
+		if strings.HasPrefix(m[1], "kubectl wait ") { // a kind is served shortly after its definition is established
 			lines = append(lines, "for i in $(seq 600); do kubectl get gitrepositories.v1.source.headgate.dev && break; sleep 0.2; done")
 		}
 	}
@@ -365,7 +369,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestProbe asks what the Deployment of source-controller asks: the root of the address of artifacts.
+// TestProbe sends the probe in source-controller's Deployment: a request to the root of the
+// artifact address.
 func TestProbe(t *testing.T) {
 	ready := false
 	handler := artifacts(http.NotFoundHandler(), func() bool { return ready })
@@ -381,11 +386,11 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestContainerfile checks the lines of the recipe that matter; nothing here can build it.
+// TestContainerfile checks the important lines of the Containerfile, which this test cannot build.
 func TestContainerfile(t *testing.T) {
 	text, err := os.ReadFile("../../Containerfile")
 	testenv.Must(t, err)
-	build, last, _ := strings.Cut(string(text), "\nFROM gcr.io/distroless/static-debian12:nonroot\n") // which has certificate authorities
+	build, last, _ := strings.Cut(string(text), "\nFROM gcr.io/distroless/static-debian12:nonroot\n") // the base image has CA certificates
 	for _, line := range []string{
 		"RUN cd kubernetes && CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -tags=disable_grpc_modules,grpcnotrace -trimpath -buildvcs=false -ldflags='-s -w' -o /headgate-controller ./cmd/headgate-controller",
 		"COPY . .",

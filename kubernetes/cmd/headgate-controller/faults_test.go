@@ -33,15 +33,16 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A proxy is between a controller and the API server.
+// A proxy is a reverse proxy between a controller and the API server.
 type proxy struct {
-	*cluster // by way of it
+	*cluster // reached through the proxy
 
 	mu       sync.Mutex
 	answered []string // METHOD PATH STATUS
 }
 
-// through returns the cluster by way of a proxy. It calls before with each request; a status other than 0 answers it.
+// through returns the cluster behind a proxy. It calls before with each request. If before returns
+// a status, the proxy answers with it.
 func (c *cluster) through(t *testing.T, before func(*http.Request) (status int)) *proxy {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
@@ -75,7 +76,7 @@ func (c *cluster) through(t *testing.T, before func(*http.Request) (status int))
 	return p
 }
 
-// patches returns the statuses of the answers to patches of the status of an object.
+// patches returns the response statuses of patches of an object's status.
 func (p *proxy) patches(name string) (statuses []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +88,7 @@ func (p *proxy) patches(name string) (statuses []string) {
 	return statuses
 }
 
-// merge changes an object, or its status, from any goroutine.
+// merge patches an object, or its status. It may be called from any goroutine.
 func (c *cluster) merge(kind, namespace, name string, status bool, text string) error {
 	u, patch := blank(kind, namespace, name), client.RawPatch(types.MergePatchType, []byte(text))
 	if status {
@@ -96,14 +97,14 @@ func (c *cluster) merge(kind, namespace, name string, status bool, text string) 
 	return c.Patch(context.Background(), u, patch)
 }
 
-// A gatedRepo is a repository whose server answers nothing while it is held.
+// A gatedRepo is a repository whose server does not answer while held is set.
 type gatedRepo struct {
 	*testenv.Repo
 	url    string
 	held   atomic.Bool
 	closed atomic.Bool
-	came   chan struct{} // a request that is held
-	left   chan struct{} // the client of one is gone
+	came   chan struct{} // one value per held request
+	left   chan struct{} // one value per client that gave up
 }
 
 func newGatedRepo(t *testing.T) *gatedRepo {
@@ -131,7 +132,7 @@ func newGatedRepo(t *testing.T) *gatedRepo {
 	return g
 }
 
-// receive waits for a value.
+// receive waits for a value from a channel and returns it.
 func receive[V any](t *testing.T, what string, from <-chan V) (v V) {
 	t.Helper()
 	select {
@@ -142,7 +143,8 @@ func receive[V any](t *testing.T, what string, from <-chan V) (v V) {
 	return v
 }
 
-// TestConflict has an object edited just before its status is written: the status is written on the edited object.
+// TestConflict edits an object just before its status is written. The status must be written to the
+// edited object.
 func TestConflict(t *testing.T) {
 	c := startCluster(t)
 	ns := c.namespace(t)
@@ -160,11 +162,11 @@ func TestConflict(t *testing.T) {
 		}
 		return 0
 	})
-	p.start(t, ns, t.TempDir(), "--min-retry-delay=5m") // nothing runs by a retry
+	p.start(t, ns, t.TempDir(), "--min-retry-delay=5m") // no retries during the test
 	c.apply(t, document(kind, ns, name, object{"url": repo.url, "interval": "1h", "ref": object{"branch": "main"}}))
 	obj := c.wait(t, kind, ns, name, "is ready", func(obj source.Object) bool { return isReady(obj) && obj.Head().Metadata.Generation == 2 })
 	testenv.Must(t, failed)
-	until(t, "two patches are answered", func() bool { return len(p.patches(name)) > 1 }) // the proxy may know later than the API server
+	until(t, "two patches are answered", func() bool { return len(p.patches(name)) > 1 }) // the proxy may see the responses late
 	if got := p.patches(name); got[0] != "409" || got[1] != "200" {
 		t.Errorf("patches of the status: %v", got)
 	}
@@ -173,10 +175,10 @@ func TestConflict(t *testing.T) {
 	testenv.Equal(t, time.Duration(obj.(*source.GitRepository).Spec.Timeout), 45*time.Second)
 }
 
-// lasting are the flags of a lease that a busy machine can renew.
+// lasting are flags for a lease that a busy machine can renew.
 var lasting = []string{"--enable-leader-election", "--leader-election-lease-duration=24s", "--leader-election-renew-deadline=16s", "--leader-election-retry-period=1s"}
 
-// losesLease waits until a controller ends because its lease is lost.
+// losesLease waits until the controller has ended because it lost its lease.
 func (p *process) losesLease() {
 	p.t.Helper()
 	receive(p.t, "the controller has ended", p.ended)
@@ -185,8 +187,8 @@ func (p *process) losesLease() {
 	}
 }
 
-// TestLeaseTaken has another take the lease, and write a status, while one is about to write it. That one overwrites
-// nothing, and ends.
+// TestLeaseTaken lets another process take the lease and write a status just before the controller
+// writes one. The controller must not overwrite it, and must end.
 func TestLeaseTaken(t *testing.T) {
 	c := startCluster(t)
 	t.Parallel()
@@ -211,7 +213,7 @@ func TestLeaseTaken(t *testing.T) {
 				failed = errors.Join(err, c.Patch(context.Background(), l, client.RawPatch(types.MergePatchType, text)),
 					c.merge(kind, ns, name, true, `{"status":{"observedGeneration":7,"conditions":[{"type":"Ready","status":"True","reason":"ByTheOther","message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`))
 				taken.Store(true)
-				for range 2 { // the answer to the first has been read when the second comes
+				for range 2 { // the second request comes after the response to the first was read
 					select {
 					case <-seen:
 					case <-time.After(time.Minute):
@@ -233,7 +235,8 @@ func TestLeaseTaken(t *testing.T) {
 	}
 }
 
-// TestLeaseNotRenewed has a controller that cannot renew its lease end in the midst of a fetch. Another goes on.
+// TestLeaseNotRenewed checks that a controller that cannot renew its lease ends during a fetch, and
+// that another one takes over.
 func TestLeaseNotRenewed(t *testing.T) {
 	c := startCluster(t)
 	t.Parallel()
@@ -259,7 +262,7 @@ func TestLeaseNotRenewed(t *testing.T) {
 	testenv.Equal(t, len(p.patches(name)), 0)
 }
 
-// TestDeletedDuringFetch has an object deleted while its repository does not answer.
+// TestDeletedDuringFetch deletes an object while its repository does not answer.
 func TestDeletedDuringFetch(t *testing.T) {
 	c := startCluster(t)
 	ns, repo, dir := c.namespace(t), newGatedRepo(t), t.TempDir()
@@ -285,7 +288,8 @@ func TestDeletedDuringFetch(t *testing.T) {
 	})
 }
 
-// TestFinalizerRefused has the API server refuse to remove the finalizer until it was tried again later each time.
+// TestFinalizerRefused checks that the removal of the finalizer is retried with increasing delays
+// while the API server refuses it.
 func TestFinalizerRefused(t *testing.T) {
 	c := startCluster(t)
 	ns, repo := c.namespace(t), newGatedRepo(t)
@@ -315,8 +319,9 @@ func TestFinalizerRefused(t *testing.T) {
 	c.gone(t, ns, named{kind, name})
 }
 
-// TestEmptyVolume restarts a controller without its files. Statuses stay while they are made again, in the order of what
-// needs what, artifacts answer 404 until then, and nobody is told. What cannot be made again is not ready.
+// TestEmptyVolume restarts a controller without its files. Statuses stay while the artifacts are
+// made again in the order of dependencies. Until then the artifacts answer 404, and no events are
+// sent. An object whose artifact cannot be made again becomes not ready.
 func TestEmptyVolume(t *testing.T) {
 	c := startCluster(t)
 	ns, repo := c.namespace(t), newGatedRepo(t)
@@ -346,7 +351,7 @@ func TestEmptyVolume(t *testing.T) {
 		return resp.StatusCode
 	}
 	repo.held.Store(true)
-	r = c.start(t, ns, t.TempDir(), args...) // and is ready, so that others find it
+	r = c.start(t, ns, t.TempDir(), args...) // ready although nothing is restored, so that clients find it
 	receive(t, "the repository is fetched", repo.came)
 	for name, obj := range before {
 		now := c.get(t, kind, ns, name)
@@ -374,7 +379,7 @@ func TestEmptyVolume(t *testing.T) {
 	}
 }
 
-// count returns how many events of a reason came.
+// count returns the number of received events with a reason.
 func (r *receiver) count(reason string) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -386,7 +391,7 @@ func (r *receiver) count(reason string) (n int) {
 	return n
 }
 
-// TestInvalidEdit has a good object edited so that its spec cannot be used, by a field that the library does not know.
+// TestInvalidEdit adds a field that the library does not know to a valid object.
 func TestInvalidEdit(t *testing.T) {
 	c := startCluster(t)
 	ns, repo := c.namespace(t), newGatedRepo(t)
@@ -407,7 +412,7 @@ func TestInvalidEdit(t *testing.T) {
 	}
 }
 
-// TestLeaseGivenBack wants no write by a controller that gave its lease back.
+// TestLeaseGivenBack checks that a controller does not write after it released its lease.
 func TestLeaseGivenBack(t *testing.T) {
 	c := startCluster(t)
 	ns := c.namespace(t)

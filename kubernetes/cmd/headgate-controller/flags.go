@@ -15,11 +15,11 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// flags are what the command was told by its arguments and its environment.
+// flags are the settings from the arguments and the environment.
 type flags struct {
 	group         string
-	crds, beta    bool   // definitions are applied; with v1beta2
-	namespace     string // of the lease, and with allNamespaces off the one that is watched
+	crds, beta    bool   // apply the definitions; serve v1beta2 too
+	namespace     string // namespace of the lease, and to watch unless allNamespaces is set
 	allNamespaces bool
 	selector      string
 	kubeconfig    string
@@ -50,11 +50,11 @@ type flags struct {
 
 	shards      int
 	shard       int
-	pod         string   // the name that ends in the ordinal of the shard
-	sourceAddrs []string // below which artifacts of other controllers are fetched
+	pod         string   // pod name, which ends with the ordinal of the shard
+	sourceAddrs []string // artifacts of other controllers may be fetched below these addresses
 }
 
-// ignored are flags of source-controller that say nothing here, and why.
+// ignored are flags of source-controller that have no effect, with the reasons.
 var ignored = map[string]string{
 	"requeue-dependency":           "what an object needs is watched",
 	"helm-cache-max-size":          "indexes are not kept in memory",
@@ -70,10 +70,10 @@ var ignored = map[string]string{
 	"watch-configs-label-selector": "Secrets that objects name are watched, whatever their labels: see --watch-secrets",
 }
 
-// gates are the feature gates of source-controller, and whether they may be on.
+// gates are the feature gates of source-controller, and whether they can be enabled.
 var gates = map[string]bool{"CacheSecretsAndConfigMaps": false, identities: true}
 
-// identities is the gate of spec.serviceAccountName with a provider.
+// identities is the feature gate for spec.serviceAccountName with a provider.
 const identities = "ObjectLevelWorkloadIdentity"
 
 // usageError is an error of the arguments.
@@ -81,7 +81,7 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// parse reads arguments and environment. Warnings are about what is accepted and has no effect.
+// parse parses arguments and environment. It returns warnings about accepted flags without effect.
 func parse(args []string, lookup func(string) (string, bool), out io.Writer) (f *flags, warnings []string, err error) {
 	f = new(flags)
 	env := func(name, value string) string {
@@ -159,7 +159,7 @@ func parse(args []string, lookup func(string) (string, bool), out io.Writer) (f 
 	return f, append(warnings, more...), nil
 }
 
-// readGates reads feature gates.
+// readGates parses feature gates.
 func (f *flags) readGates(switched []string) (warnings []string, err error) {
 	f.gates = make(map[string]bool)
 	for _, text := range switched {
@@ -176,7 +176,7 @@ func (f *flags) readGates(switched []string) (warnings []string, err error) {
 	return warnings, nil
 }
 
-// check refuses flags that cannot be meant.
+// check returns an error for invalid flag values and combinations.
 func (f *flags) check(rest []string) error {
 	for _, wrong := range []struct {
 		is   bool

@@ -20,18 +20,18 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A lease is what this process holds, or waits for, while it runs sources.
+// A lease is the leader election lease of this process. Only its holder runs sources.
 type lease struct {
 	resourcelock.Interface
 	flags  *flags
-	leases coordinationv1client.LeaseInterface // of the namespace
+	leases coordinationv1client.LeaseInterface // leases of the namespace
 
 	mu      sync.Mutex
-	renewed time.Time // when the request was sent that renewed it last
-	other   string    // that holds it although this process did
+	renewed time.Time // start of the last successful renewal
+	other   string    // holder that took the lease from this process
 }
 
-// openLease returns the lease that the flags ask for.
+// openLease prepares the lease that the flags describe. It does not acquire it.
 func (f *flags) openLease(cluster *rest.Config) (*lease, error) {
 	namespace := f.namespace
 	if namespace == "" {
@@ -45,7 +45,7 @@ func (f *flags) openLease(cluster *rest.Config) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := rest.AddUserAgent(cluster, "leader-election") // with limits of its own
+	own := rest.AddUserAgent(cluster, "leader-election") // has its own rate limits
 	own.Timeout = max(f.renew/2, time.Second)
 	api, err := coordinationv1client.NewForConfig(own)
 	if err != nil {
@@ -59,8 +59,9 @@ func (f *flags) openLease(cluster *rest.Config) (*lease, error) {
 	return &lease{Interface: lock, flags: f, leases: api.Leases(namespace)}, nil
 }
 
-// leaseBase returns the name of the lease of a controller that shares nothing. It is source-controller's for its group:
-// the two never run at once. There is one for each selector, as there is one controller for each.
+// leaseBase returns the name of the lease of a controller without shards. For source-controller's
+// group it is the name of source-controller's lease, so the two never run at the same time. Each
+// selector has its own lease, as it has its own controller.
 func (f *flags) leaseBase() string {
 	name := "source-controller-leader-election"
 	if f.group != source.ReferenceGroup {
@@ -80,7 +81,8 @@ func (f *flags) leaseName() string {
 	return f.leaseBase()
 }
 
-// alone returns an error if a controller with another --shards has a lease: it would keep the same objects up to date.
+// alone returns an error if a controller with another --shards holds a lease, because both would
+// manage the same objects.
 func (l *lease) alone(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("the API server did not answer"))
 	defer cancel()
@@ -101,7 +103,8 @@ func (l *lease) alone(ctx context.Context) error {
 	return nil
 }
 
-// shardsOf returns the --shards of the controllers that use the lease of that name, 0 if it is another program's.
+// shardsOf returns the --shards of the controllers that use a lease of this name, or 0 for leases
+// of other programs.
 func (f *flags) shardsOf(name string) (shards int) {
 	base, shard := f.leaseBase(), 0
 	if name == base {
@@ -114,7 +117,7 @@ func (f *flags) shardsOf(name string) (shards int) {
 	return shards
 }
 
-// holds returns who holds a lease, and until when.
+// holds returns the holder of a lease and the time when it expires.
 func holds(l coordinationv1.Lease) (holder string, until time.Time) {
 	s := l.Spec
 	if s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
@@ -144,7 +147,7 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	return record, raw, err
 }
 
-// renew writes a record. One without a holder gives the lease back.
+// renew writes a record. A record without a holder releases the lease.
 func (l *lease) renew(record resourcelock.LeaderElectionRecord, write func() error) error {
 	begun := time.Now()
 	err := write()
@@ -159,7 +162,8 @@ func (l *lease) renew(record resourcelock.LeaderElectionRecord, write func() err
 	return err
 }
 
-// held returns an error if another may hold the lease. Others wait for as long as it lasts after they saw it renewed.
+// held returns an error if another process may hold the lease. Other processes wait for the lease
+// duration after the last renewal that they saw.
 func (l *lease) held() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,5 +1,6 @@
-// Command headgate-controller keeps the sources of a Kubernetes cluster up to date, in place of source-controller: it
-// takes its flags and environment, works on its objects, and serves their artifacts.
+// Command headgate-controller replaces source-controller: it keeps the sources of a Kubernetes
+// cluster up to date. It accepts the same flags and environment, processes the same objects, and
+// serves their artifacts.
 package main
 
 import (
@@ -51,10 +52,10 @@ import (
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(40) // objects are most of what is in use, and little is allocated once they are Ready
+		debug.SetGCPercent(40) // most live memory is objects, and ready objects cause few allocations
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 	err := run(ctx, os.Args[1:], os.LookupEnv, os.Stderr)
 	switch {
 	case err == nil || errors.Is(err, pflag.ErrHelp):
@@ -67,7 +68,8 @@ func main() {
 	}
 }
 
-// libraryLogs sets the logs that libraries have for the process, which goes well only before they log.
+// libraryLogs sets the process-wide loggers of libraries once. They must be set before the first
+// log entry.
 var libraryLogs sync.Once
 
 // run runs the controller until ctx ends or the lease is lost.
@@ -121,7 +123,7 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 		Metrics:                metricsserver.Options{BindAddress: f.metricsAddr},
 		HealthProbeBindAddress: f.healthAddr,
 
-		LeaderElection: f.elect, LeaderElectionID: f.leaseName(), // the ID is a label of metrics; the lease is l
+		LeaderElection: f.elect, LeaderElectionID: f.leaseName(), // only labels metrics; the lock interface below is the lease
 		LeaderElectionReleaseOnCancel: f.release,
 		LeaseDuration:                 &f.lease, RenewDeadline: &f.renew, RetryPeriod: &f.retry,
 	}
@@ -195,7 +197,8 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	return errors.Join(err, <-ended)
 }
 
-// artifacts serves artifacts, and answers the probe of source-controller's Deployment, which is for the root.
+// artifacts serves artifacts. It also answers the probe in source-controller's Deployment, which
+// requests the root path.
 func artifacts(stored http.Handler, ready func() bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -217,13 +220,13 @@ func (f *flags) serveHooks(ctx context.Context, server *serve.Server, logger *sl
 	return listener.Serve(ctx, controller.Hooks(server), logger, func(context.Context) error { return nil })
 }
 
-// A leaderlessRunnable is a [manager.Runnable] that needs no lease.
+// A leaderlessRunnable is a [manager.Runnable] that runs without the lease.
 type leaderlessRunnable func(context.Context) error
 
 func (a leaderlessRunnable) Start(ctx context.Context) error { return a(ctx) }
 func (a leaderlessRunnable) NeedLeaderElection() bool        { return false }
 
-// advertised returns the address in URLs of artifacts, which are served at another one.
+// advertised returns the address for the URLs of artifacts. at is the address of the listener.
 func (f *flags) advertised(at net.Addr) (string, error) {
 	if f.storageAdvAddr != "" {
 		return f.storageAdvAddr, nil
@@ -240,7 +243,7 @@ func (f *flags) advertised(at net.Addr) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// openStore opens the store and the cache below it. End closes them.
+// openStore opens the store and its cache. The caller must call end, which closes both.
 func (f *flags) openStore(base string) (_ *artifact.Store, end func() error, err error) {
 	if err := os.MkdirAll(f.storagePath, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("--storage-path: %w", err)
@@ -258,10 +261,10 @@ func (f *flags) openStore(base string) (_ *artifact.Store, end func() error, err
 	return store, func() error { return errors.Join(store.Close(), cache.Close()) }, nil
 }
 
-// serveConfig returns what the flags say of how sources are kept up to date.
+// serveConfig returns the server configuration for the flags.
 func (f *flags) serveConfig(lookup func(string) (string, bool)) (c serve.Config, err error) {
 	c = serve.Config{Fetches: f.concurrent, MinRetry: f.minRetry, MaxRetry: f.maxRetry, Jitter: float64(f.jitter) / 100}
-	if f.jitter == 0 { // which is the default
+	if f.jitter == 0 { // 0 would mean the default
 		c.Jitter = -1
 	}
 	c.Env.Proxy = http.ProxyFromEnvironment
@@ -292,7 +295,7 @@ func (f *flags) serveConfig(lookup func(string) (string, bool)) (c serve.Config,
 	return c, nil
 }
 
-// logger returns the log that the flags ask for.
+// logger returns a logger as the flags configure it.
 func (f *flags) logger(w io.Writer) (*slog.Logger, error) {
 	level, known := map[string]slog.Level{"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo, "error": slog.LevelError}[f.logLevel]
 	if !known {

@@ -36,7 +36,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// The logs of libraries are the process's: the first controller would set them while the client of a test uses them.
+// The loggers of libraries are process-wide: the first controller would set them while clients of
+// other tests use them.
 func init() {
 	libraryLogs.Do(func() {
 		logger.SetLogger(logr.Discard())
@@ -47,12 +48,12 @@ func init() {
 // A permission is a verb for a resource.
 type permission struct{ verb, resource, group string }
 
-// String is how the API server words a refusal.
+// String returns the permission in the wording of the API server's refusals.
 func (r permission) String() string {
 	return fmt.Sprintf("%s resource %q in API group %q", r.verb, r.resource, r.group)
 }
 
-// rightsOf returns those of the Roles and ClusterRoles in a manifest.
+// rightsOf returns the permissions of the Roles and ClusterRoles in a manifest.
 func rightsOf(t *testing.T, name string) (all []permission) {
 	t.Helper()
 	f, err := os.Open(filepath.Join("../../deploy", name))
@@ -77,7 +78,8 @@ func rightsOf(t *testing.T, name string) (all []permission) {
 	}
 }
 
-// grant gives rights to a service account by a Role in its namespace, or by a ClusterRole.
+// grant grants permissions to a service account, with a Role in its namespace or with a
+// ClusterRole.
 func (c *cluster) grant(t *testing.T, kind, name, namespace, account string, rights []permission) {
 	t.Helper()
 	var rules []any
@@ -102,7 +104,8 @@ func (c *cluster) grant(t *testing.T, kind, name, namespace, account string, rig
 	c.may(t, "system:serviceaccount:"+namespace+":"+account, within, rights[0])
 }
 
-// as returns c for controllers that are a service account, which it makes, and reach the API server as a kubeconfig says.
+// as creates a service account and returns a copy of c with its kubeconfig. The kubeconfig uses the
+// cluster entry at.
 func (c *cluster) as(t *testing.T, namespace, account string, at object) *cluster {
 	t.Helper()
 	c.apply(t, object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": account, "namespace": namespace}})
@@ -121,9 +124,10 @@ func (c *cluster) as(t *testing.T, namespace, account string, at object) *cluste
 	return &other
 }
 
-// meddler stands before the API server, and returns how a kubeconfig says where. It changes each object just before the
-// first patch of its status, which is a conflict therefore. In namespaces that begin with list it is a server that cannot
-// send a list as a watch, as those before Kubernetes 1.34.
+// meddler starts a proxy in front of the API server and returns its cluster entry for a kubeconfig.
+// It changes each object just before the first patch of its status, which causes a conflict. In
+// namespaces that begin with list it refuses to send lists as a watch, as servers before Kubernetes
+// 1.34 do.
 func (c *cluster) meddler(t *testing.T) object {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
@@ -142,7 +146,7 @@ func (c *cluster) meddler(t *testing.T) object {
 			if _, again := touched.LoadOrStore(r.URL.Path, true); !again {
 				i := slices.IndexFunc(scenarioKinds, func(kind string) bool { return resourceOf(kind) == path[6] })
 				u := blank(scenarioKinds[i], path[5], path[7])
-				_ = c.Patch(r.Context(), u, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"touched":"1"}}}`))) // it may be gone
+				_ = c.Patch(r.Context(), u, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"touched":"1"}}}`))) // the object may be deleted
 			}
 		}
 		if r.URL.Query().Has("sendInitialEvents") && strings.Contains(r.URL.Path, "/namespaces/list") {
@@ -171,7 +175,7 @@ func resourceOf(kind string) string {
 	return strings.ToLower(kind) + "s"
 }
 
-// A scenario is objects that make a controller use all its rights.
+// A scenario has the upstreams of objects that make a controller use all its permissions.
 type scenario struct {
 	git      *testenv.Server
 	registry *testenv.Registry
@@ -198,7 +202,7 @@ func secretOf(namespace, name, kind string, data object) object {
 	return object{"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": object{"name": name, "namespace": namespace}, "stringData": data}
 }
 
-// apply makes the objects of s and what they need, but for the Secret late.
+// apply creates the objects of s and everything they need, except the Secret late.
 func (s *scenario) apply(t *testing.T, c *cluster, ns string) {
 	t.Helper()
 	c.apply(t, secretOf(ns, "s3", "Opaque", object{"accesskey": "access", "secretkey": "secret"}))
@@ -220,7 +224,8 @@ func (s *scenario) apply(t *testing.T, c *cluster, ns string) {
 	}
 }
 
-// play has a controller go through s, and ends early when over says so. Without watches a request stands in for the change of a Secret.
+// play runs a controller through the scenario, and ends early if over returns true. If watches is
+// false, it requests a run after each change of the Secret.
 func (s *scenario) play(t *testing.T, c *cluster, ns string, watches bool, over func() bool) {
 	t.Helper()
 	ended := false
@@ -285,7 +290,7 @@ func (s *scenario) play(t *testing.T, c *cluster, ns string, watches bool, over 
 	}
 }
 
-// missing returns what the log says that the controller may not do.
+// missing returns the missing permissions in the log.
 func (r *running) missing() (all []string) {
 	for line := range strings.Lines(r.log.text()) {
 		var values struct{ Msg, Missing, Do string }
@@ -296,7 +301,8 @@ func (r *running) missing() (all []string) {
 	return all
 }
 
-// TestRights shows that the rights of the manifests are enough, and that the log names each that is missing.
+// TestRights checks that the permissions in the manifests suffice, and that the log names each
+// missing permission.
 func TestRights(t *testing.T) {
 	c := startCluster(t)
 	all := rightsOf(t, "rbac.yaml")
@@ -319,7 +325,7 @@ func TestRights(t *testing.T) {
 	status := func(r permission) bool { return strings.HasSuffix(r.resource, "/status") }
 	used := func(r permission) bool { return r.resource == "secrets" || r.resource == "serviceaccounts" }
 	s, at := newScenario(t), c.meddler(t)
-	var removed []permission // in any case
+	var removed []permission // removed in any subtest
 	for name, is := range map[string]func(permission) bool{
 		"nothing":        nil,
 		"cluster":        nil,
@@ -360,8 +366,8 @@ func TestRights(t *testing.T) {
 			}
 			r := v.begin(t, ns, t.TempDir(), args...)
 			told := func() bool {
-				if name != "list lease" { // by which it ends
-					r.readyz() // which starts it again if its port was taken
+				if name != "list lease" { // without it the controller ends
+					r.readyz() // restarts it if its port was taken
 				}
 				said := r.missing()
 				return !slices.ContainsFunc(gone, func(right permission) bool {

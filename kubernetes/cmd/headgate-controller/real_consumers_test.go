@@ -12,7 +12,7 @@ import (
 
 const kustomizations = "kustomize.toolkit.fluxcd.io/v1"
 
-// consume starts kustomize-controller, and has it apply what is below app of GitRepository app.
+// consume starts kustomize-controller, which applies the directory app of GitRepository app.
 func (c *cluster) consume(t *testing.T, ns string) {
 	t.Helper()
 	c.program(t, tool(t, "kustomize-controller", "KUSTOMIZE_CONTROLLER"), c.admin, ns, "--watch-all-namespaces=false")
@@ -21,7 +21,8 @@ func (c *cluster) consume(t *testing.T, ns string) {
 	}})
 }
 
-// applied waits until the ConfigMap of a revision is in the cluster and the Kustomization says so.
+// applied waits until the cluster has the ConfigMap of a revision and the Kustomization reports the
+// revision.
 func (c *cluster) applied(t *testing.T, ns, text, revision string) {
 	t.Helper()
 	untilOr(t, "kustomize-controller applied "+text, func() bool {
@@ -29,8 +30,9 @@ func (c *cluster) applied(t *testing.T, ns, text, revision string) {
 	}, func() string { return c.field(t, kustomizations, "Kustomization", ns, "app", "status") })
 }
 
-// TestRealConsumers has kustomize-controller apply what is in an artifact of ours, and again after a push that calls our
-// webhook, and makes the HelmChart of a HelmRelease. The interval of all objects is an hour.
+// TestRealConsumers checks that kustomize-controller applies our artifact, and again after a push
+// that calls our webhook. It also creates the HelmChart of a HelmRelease. The interval of all
+// objects is one hour.
 func TestRealConsumers(t *testing.T) {
 	needFull(t)
 	const ns = "shop"
@@ -48,9 +50,10 @@ func TestRealConsumers(t *testing.T) {
 	until(t, "webhooks are served", func() bool { return served() != "" })
 	testenv.Equal(t, push(t, "http://"+served()+"/hook/gitrepository/"+ns+"/app", "t0ken"), 202)
 	c.applied(t, ns, "second", second)
-	testenv.Equal(t, c.get(t, "GitRepository", ns, "app").Common().LastHandledReconcileAt, "") // nobody else asked
+	testenv.Equal(t, c.get(t, "GitRepository", ns, "app").Common().LastHandledReconcileAt, "") // no other program requested a run
 
-	// helm-controller itself is not there: this is what it makes of a HelmRelease, and all that it reads of a source.
+	// helm-controller does not run here. This is the object that it creates for a HelmRelease, and
+	// all that it reads of a source.
 	chart := document("HelmChart", ns, ns+"-podinfo", object{
 		"chart": "podinfo", "version": "6.x", "interval": "1h", "reconcileStrategy": "ChartVersion", "sourceRef": object{"kind": "HelmRepository", "name": "charts"},
 	})
@@ -62,7 +65,8 @@ func TestRealConsumers(t *testing.T) {
 	testenv.Equal(t, path.Base(a.URL), "podinfo-6.0.0.tgz")
 }
 
-// TestRealTakeover has headgate-controller take the place of source-controller with a volume of its own, and give it back.
+// TestRealTakeover replaces source-controller with headgate-controller, which has its own volume,
+// and then replaces it back.
 func TestRealTakeover(t *testing.T) {
 	needFull(t)
 	const ns = "shop"

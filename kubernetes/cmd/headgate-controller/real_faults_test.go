@@ -23,8 +23,9 @@ import (
 
 var seed = flag.Uint64("seed", 0, "of TestRealKills; 0 is another one each time")
 
-// TestRealKills kills the controller at random moments while objects, Secrets and upstreams change, restarts the API server and
-// empties the volume. In the end each status is that which a controller with a new volume computes for new objects.
+// TestRealKills kills the controller at random moments while objects, Secrets and upstreams change,
+// restarts the API server, and empties the volume. At the end each status must be equal to that of
+// a new object with a new controller and volume.
 func TestRealKills(t *testing.T) {
 	needFull(t)
 	if *seed == 0 {
@@ -95,7 +96,7 @@ func TestRealKills(t *testing.T) {
 	})
 }
 
-// statusOf returns a status without what depends on times and the namespace.
+// statusOf returns a status without times, generations and the namespace.
 func statusOf(t *testing.T, obj source.Object, ns string) string {
 	t.Helper()
 	text, err := source.EncodeStatus(obj)
@@ -124,7 +125,7 @@ func statusOf(t *testing.T, obj source.Object, ns string) string {
 	return strings.ReplaceAll(string(text), "/"+ns+"/", "/NAMESPACE/")
 }
 
-// changes are made at random.
+// changes makes random changes.
 type changes struct {
 	t      *testing.T
 	c      *cluster
@@ -137,7 +138,7 @@ type changes struct {
 	byKind [9]int
 }
 
-// change makes one.
+// change makes one random change.
 func (w *changes) change() {
 	t, n, which := w.t, w.made, w.random.IntN(9)
 	w.made++
@@ -151,15 +152,15 @@ func (w *changes) change() {
 		w.u.store.Bucket("objects").Put(fmt.Sprintf("%d.yaml", n%10), fmt.Sprintf("n: %d\n", n))
 	case 2:
 		w.u.charts.Put(testenv.ChartVersion{Name: "podinfo", Version: fmt.Sprintf("6.0.%d", n)})
-	case 3: // of the spec
+	case 3: // changes the spec
 		w.patch(w.all[0], false, fmt.Sprintf(`{"spec":{"ref":{"branch":%q},"ignore":"/change-%d"}}`, []string{"main", "dev"}[w.random.IntN(2)], n))
-	case 4: // the password is another one at first here, then there, as when somebody rotates it
+	case 4: // rotates the password, on either side first
 		password := fmt.Sprintf("s3cret-%d", n)
 		if w.random.IntN(2) == 0 {
 			w.u.password.Store(password)
 		}
 		w.c.apply(t, login(w.ns, password))
-	case 5: // one that is made again at once, or later
+	case 5: // deletes an object, which is recreated immediately or later
 		if w.random.IntN(2) == 0 {
 			w.patch(o, false, `{"metadata":{"finalizers":["finalizers.fluxcd.io"]}}`)
 		}
@@ -179,7 +180,7 @@ func (w *changes) change() {
 	}
 }
 
-// patch changes an object, if it is there.
+// patch patches an object if it exists.
 func (w *changes) patch(o named, status bool, text string) {
 	w.t.Helper()
 	u, patch := blank(o.kind, w.ns, o.name), client.RawPatch(types.MergePatchType, []byte(text))
@@ -190,7 +191,8 @@ func (w *changes) patch(o named, status bool, text string) {
 	}
 }
 
-// settle ends what would keep objects from being ready. The documents are then those of the objects.
+// settle removes the obstacles to readiness. It also updates the documents to the specs in the
+// cluster.
 func (w *changes) settle() {
 	w.t.Helper()
 	w.u.password.Store("settled")
@@ -208,7 +210,7 @@ func (w *changes) settle() {
 	}
 }
 
-// restore makes objects that are not there, after those are gone that are being deleted.
+// restore creates missing objects. It first waits for the end of deletions.
 func (c *cluster) restore(t *testing.T, docs []object) {
 	t.Helper()
 	for _, doc := range docs {
@@ -223,7 +225,7 @@ func (c *cluster) restore(t *testing.T, docs []object) {
 	}
 }
 
-// plainCopy returns a copy with values of the types that unstructured wants.
+// plainCopy returns a copy whose values have the types that unstructured accepts.
 func plainCopy(t *testing.T, o object) object {
 	t.Helper()
 	text, err := json.Marshal(o)
@@ -233,7 +235,8 @@ func plainCopy(t *testing.T, o object) object {
 	return u.Object
 }
 
-// TestRealDeletionDuringFetch deletes an object, with the finalizer of source-controller, while its upstream sends nothing.
+// TestRealDeletionDuringFetch deletes an object with source-controller's finalizer while its
+// upstream stalls.
 func TestRealDeletionDuringFetch(t *testing.T) {
 	needFull(t)
 	const ns = "shop"
@@ -254,7 +257,8 @@ func TestRealDeletionDuringFetch(t *testing.T) {
 	s.verified(t, c.wait(t, all[0].kind, ns, all[0].name, "is ready", isReady).Artifact())
 }
 
-// TestRealLostLease has another one take the lease. The controller ends; the next one waits until the lease has run out.
+// TestRealLostLease lets another holder take the lease. The controller must end, and the next
+// controller must wait until the lease expires.
 func TestRealLostLease(t *testing.T) {
 	needFull(t)
 	const ns = "shop"

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// TestRealFlux has the flux command work with headgate-controller. What it prints is what it prints with source-controller,
-// which is in testdata/flux.txt, and asked again with -full.
+// TestRealFlux runs the flux command with headgate-controller. Its output must be that with
+// source-controller, which is in testdata/flux.txt; -full compares source-controller, too.
 func TestRealFlux(t *testing.T) {
 	golden, err := os.ReadFile("testdata/flux.txt")
 	testenv.Must(t, err)
@@ -24,7 +24,7 @@ func TestRealFlux(t *testing.T) {
 	})
 }
 
-// fluxSession starts a controller and returns what the flux command says of its objects.
+// fluxSession starts a controller and returns the output of flux commands about its objects.
 func fluxSession(t *testing.T, start func(*cluster, *testing.T, string, *service, string, ...string) *program) string {
 	const ns = "shop"
 	c, u := realCluster(t, ns), newUpstreams(t)
@@ -74,7 +74,7 @@ func fluxSession(t *testing.T, start func(*cluster, *testing.T, string, *service
 }
 
 var (
-	failures = regexp.MustCompile(`(?m)(\tFalse *\tFalse *\t).*$`) // each says in its own words why an object is not ready
+	failures = regexp.MustCompile(`(?m)(\tFalse *\tFalse *\t).*$`) // messages of failures differ between the controllers
 	spaces   = regexp.MustCompile(`[ \t]+`)
 	digests  = regexp.MustCompile(`sha256:[0-9a-f]{8,64}`)
 	masked   = strings.NewReplacer(" \n", "\n")

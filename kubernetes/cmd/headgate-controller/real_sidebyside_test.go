@@ -24,17 +24,18 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// The objects of TestRealSideBySide, and how long they are looked at when nothing is new.
+// These are the numbers of objects in TestRealSideBySide and TestRealMany, their interval, and the
+// time of observation without changes.
 const (
 	benchRepositories, benchObjects, benchMany = 100, 1000, 10_000
 	benchInterval, benchWatched                = time.Minute, 2 * time.Minute
 )
 
-// TestRealSideBySide measures headgate-controller and source-controller, one after the other, at one API server and the same
-// upstreams.
+// TestRealSideBySide measures headgate-controller and source-controller one after the other, with
+// the same API server and upstreams.
 func TestRealSideBySide(t *testing.T) {
 	b := newBench(t)
-	theirs := b.measure("theirs", "reference", (*cluster).theirs) // which can have no lease outside of a cluster
+	theirs := b.measure("theirs", "reference", (*cluster).theirs) // source-controller cannot have a lease outside a cluster
 	ours := b.measure("ours", "controller", (*cluster).ours, benchElection...)
 	fmt.Fprintf(b, "%d GitRepositories of %d repositories, interval %v; nothing new for %v\n", benchObjects, benchRepositories, benchInterval, benchWatched)
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -55,7 +56,7 @@ func TestRealSideBySide(t *testing.T) {
 	b.most("fetches after a restart", float64(ours.fetches), 0, "")
 }
 
-// TestRealMany measures headgate-controller with more objects, and how it starts again.
+// TestRealMany measures headgate-controller with more objects, and its restart.
 func TestRealMany(t *testing.T) {
 	b := newBench(t)
 	r := b.large("many")
@@ -66,17 +67,17 @@ func TestRealMany(t *testing.T) {
 	b.most("writes until then but the lease", float64(r.again.but("leases")), 0, "")
 }
 
-// A result is what a controller needed.
+// A result holds the measurements of a controller.
 type result struct {
 	ready           time.Duration // from its start until all objects are Ready
-	cpu, memory     float64       // seconds and MB while nothing was new
+	cpu, memory     float64       // seconds and MB while nothing changed
 	peak, peakAgain float64       // MB
-	writes, again   writes        // while nothing was new, and after a restart
+	writes, again   writes        // while nothing changed, and after a restart
 	fetches         int64         // after a restart
-	afterLease      time.Duration // until it was ready
+	afterLease      time.Duration // from the lease until it was ready
 }
 
-// A bench measures controllers. What is written to it is shown.
+// A bench measures controllers. The test prints the text that is written to it.
 type bench struct {
 	strings.Builder
 	t     *testing.T
@@ -97,7 +98,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// most judges a number.
+// most checks a number against its limit.
 func (b *bench) most(what string, number, limit float64, unit string) {
 	verdict := "reached"
 	if !(number <= limit) {
@@ -109,8 +110,8 @@ func (b *bench) most(what string, number, limit float64, unit string) {
 
 var benchElection = []string{"--enable-leader-election", "--leader-election-lease-duration=15s", "--leader-election-renew-deadline=10s", "--leader-election-retry-period=2s"}
 
-// measure has a controller bring up objects, look after them, and do so again after a restart. Before, it fetches each
-// repository once, so that the upstream knows its requests.
+// measure lets a controller make objects ready, keep them up to date, and do so again after a
+// restart. First it fetches each repository once, so that the upstream has its answers cached.
 func (b *bench) measure(ns, user string, start func(*cluster, *testing.T, string, *service, string, ...string) *program, flags ...string) (r result) {
 	first := ns + "-first"
 	b.fill(first, benchRepositories)
@@ -123,7 +124,7 @@ func (b *bench) measure(ns, user string, start func(*cluster, *testing.T, string
 	p = start(b.c, b.t, ns, s, dir, flags...)
 	b.allReady(ns, benchObjects)
 	r.ready = time.Since(begun)
-	time.Sleep(benchInterval / 2) // what follows from the first fetches is done
+	time.Sleep(benchInterval / 2) // lets the work after the first fetches finish
 	cpu, before := p.cpu(b.t), b.writesOf(user)
 	time.Sleep(benchWatched)
 	r.cpu, r.writes, r.memory, r.peak = p.cpu(b.t)-cpu, b.writesOf(user).less(before), p.memory(b.t, "VmRSS"), p.memory(b.t, "VmHWM")
@@ -136,7 +137,7 @@ func (b *bench) measure(ns, user string, start func(*cluster, *testing.T, string
 	return r
 }
 
-// large has headgate-controller look after many objects, and measures a restart.
+// large runs headgate-controller with many objects and measures a restart.
 func (b *bench) large(ns string) (r result) {
 	b.fill(ns, benchMany)
 	s, dir := newService(b.t), b.t.TempDir()
@@ -155,7 +156,7 @@ func (b *bench) large(ns string) (r result) {
 	return r
 }
 
-// leaseTime returns when the controller got the lease, by its log.
+// leaseTime returns the time when the controller acquired the lease, from its log.
 func (p *program) leaseTime(t *testing.T) time.Time {
 	t.Helper()
 	for line := range strings.Lines(p.text()) {
@@ -171,7 +172,7 @@ func (p *program) leaseTime(t *testing.T) time.Time {
 	return time.Time{}
 }
 
-// cpu returns the seconds that the process used.
+// cpu returns the CPU seconds of the process.
 func (p *program) cpu(t *testing.T) float64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
@@ -184,7 +185,7 @@ func (p *program) cpu(t *testing.T) float64 {
 	return (user + system) / 100
 }
 
-// memory returns a value of its status in MB.
+// memory returns a field of the process status in MB.
 func (p *program) memory(t *testing.T, name string) float64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -195,7 +196,7 @@ func (p *program) memory(t *testing.T, name string) float64 {
 	return kb * 1024 / 1e6
 }
 
-// writes are counts by resource and verb.
+// writes counts write requests by resource and verb.
 type writes map[string]int
 
 func (w writes) less(before writes) writes {
@@ -208,7 +209,7 @@ func (w writes) less(before writes) writes {
 	return out
 }
 
-// but returns how many there are of other resources.
+// but returns the number of writes to other resources.
 func (w writes) but(resource string) (n int) {
 	for key, one := range w {
 		if !strings.HasPrefix(key, resource+" ") {
@@ -218,7 +219,7 @@ func (w writes) but(resource string) (n int) {
 	return n
 }
 
-// writesOf returns what a user has asked the API server to write so far.
+// writesOf returns the write requests of a user to the API server so far.
 func (b *bench) writesOf(user string) writes {
 	b.t.Helper()
 	f, err := os.Open(b.audit)
@@ -231,7 +232,7 @@ func (b *bench) writesOf(user string) writes {
 			User      struct{ Username string }
 			ObjectRef struct{ Resource, Subresource, Name string }
 		}
-		if err := d.Decode(&e); err != nil { // io.EOF, or a line that is being written
+		if err := d.Decode(&e); err != nil { // io.EOF, or an incomplete line
 			return out
 		}
 		if strings.HasPrefix(e.ObjectRef.Name, "source-controller-leader-election") { // an Event about the lease
@@ -243,7 +244,7 @@ func (b *bench) writesOf(user string) writes {
 	}
 }
 
-// allReady waits until all objects of a namespace are.
+// allReady waits until all n objects of a namespace are ready.
 func (b *bench) allReady(ns string, n int) {
 	b.t.Helper()
 	kind := blank("GitRepository", "", "").GroupVersionKind()
@@ -267,7 +268,7 @@ func (b *bench) allReady(ns string, n int) {
 	b.t.Fatalf("not all %d objects of %s are ready after 5 minutes", n, ns)
 }
 
-// fill makes objects in a namespace.
+// fill creates n objects in a namespace.
 func (b *bench) fill(ns string, n int) {
 	b.t.Helper()
 	b.c.apply(b.t, object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": ns}})
@@ -291,8 +292,8 @@ func (b *bench) fill(ns string, n int) {
 	}
 }
 
-// A benchUpstream is a server of repositories that answers what it was asked before as it did then, so that controllers are
-// measured and not git.
+// A benchUpstream is a server of repositories that caches its answers by request, so that the
+// benchmark measures controllers and not git.
 type benchUpstream struct {
 	url     string
 	fetches atomic.Int64

@@ -31,7 +31,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// Tests whose names begin with TestReal have the definitions of Flux in the cluster, and controllers that are processes.
+// Tests named TestReal… use the definitions of Flux, and controllers in their own processes.
 
 var full = flag.Bool("full", false, "run too what needs the controllers of Flux or takes minutes, as make e2e-kubernetes does")
 
@@ -42,7 +42,7 @@ func needFull(t *testing.T) {
 	}
 }
 
-// realCluster starts a cluster with the definitions that some controllers of Flux come with, and a namespace.
+// realCluster starts a cluster with definitions of Flux and a namespace.
 func realCluster(t *testing.T, namespace string, flags ...string) *cluster {
 	t.Helper()
 	c := newCluster(t, flags...)
@@ -66,7 +66,7 @@ func realCluster(t *testing.T, namespace string, flags ...string) *cluster {
 	return c
 }
 
-// documents returns those of a file.
+// documents returns the documents in a file.
 func documents(t *testing.T, file string) (all []object) {
 	t.Helper()
 	f, err := os.Open(file)
@@ -85,7 +85,7 @@ func documents(t *testing.T, file string) (all []object) {
 	}
 }
 
-// A service leads to the controller that serves artifacts, as the Service source-controller does.
+// A service forwards requests to the current controller, like the Service source-controller.
 type service struct {
 	host string
 	to   atomic.Value // host of the controller
@@ -103,13 +103,14 @@ func newService(t *testing.T) *service {
 	return s
 }
 
-// A program is a controller that is a process.
+// A program is a controller in its own process.
 type program struct {
 	*server
 	health string
 }
 
-// controllerBinary returns the controller of this checkout: this program, or with -full one that is built as in the Containerfile.
+// controllerBinary returns the path of the controller: the test binary, or with -full a binary
+// built as in the Containerfile.
 var controllerBinary = sync.OnceValues(func() (string, error) {
 	if !*full {
 		return os.Executable()
@@ -124,7 +125,8 @@ var controllerBinary = sync.OnceValues(func() (string, error) {
 	return path, err
 })
 
-// ours starts headgate-controller, and theirs source-controller, for a namespace. The service leads to it.
+// ours starts headgate-controller for a namespace, and theirs starts source-controller. The service
+// then forwards to it.
 func (c *cluster) ours(t *testing.T, namespace string, s *service, dir string, flags ...string) *program {
 	t.Helper()
 	path, err := controllerBinary()
@@ -145,7 +147,7 @@ func (c *cluster) sources(t *testing.T, path, kubeconfig, namespace string, s *s
 	return p
 }
 
-// program starts a controller of Flux, or ours. PORT in a flag is one that is free.
+// program starts a controller. PORT in a flag is replaced with a free port.
 func (c *cluster) program(t *testing.T, path, kubeconfig, namespace string, flags ...string) (_ *program, args []string) {
 	t.Helper()
 	for {
@@ -164,7 +166,7 @@ func (c *cluster) program(t *testing.T, path, kubeconfig, namespace string, flag
 		for p.code("/healthz") == 0 {
 			select {
 			case <-p.ended:
-				if strings.Contains(p.said(), "address already in use") { // another program took the port first
+				if strings.Contains(p.said(), "address already in use") { // another program took the port
 					break
 				}
 				t.Fatalf("%s has ended:\n%s", filepath.Base(path), p.said())
@@ -179,7 +181,7 @@ func (c *cluster) program(t *testing.T, path, kubeconfig, namespace string, flag
 	}
 }
 
-// code returns what a path of the health address answers, 0 if nothing answers.
+// code returns the status code of a path of the health address, or 0 without an answer.
 func (p *program) code(path string) int {
 	resp, err := http.Get("http://" + p.health + path)
 	if err != nil {
@@ -189,7 +191,7 @@ func (p *program) code(path string) int {
 	return resp.StatusCode
 }
 
-// end ends it as a cluster does.
+// end terminates the controller with SIGTERM, as a cluster does.
 func (p *program) end(t *testing.T) {
 	t.Helper()
 	syscall.Kill(p.cmd.Process.Pid, syscall.SIGTERM)
@@ -201,17 +203,17 @@ func (p *program) end(t *testing.T) {
 	}
 }
 
-// A named is an object of a namespace.
+// A named identifies an object in a namespace.
 type named struct{ kind, name string }
 
-// upstreams are what objects of all kinds are of.
+// upstreams are the servers that objects of all kinds are fetched from.
 type upstreams struct {
 	repo     *testenv.Repo
 	git      *testenv.Server
 	registry *testenv.Registry
 	store    *testenv.Store
 	charts   *testenv.Charts
-	password atomic.Value // that git wants
+	password atomic.Value // current password of the Git server
 }
 
 func newUpstreams(t *testing.T) *upstreams {
@@ -231,7 +233,7 @@ func newUpstreams(t *testing.T) *upstreams {
 	return u
 }
 
-// push makes a commit whose ConfigMap says text.
+// push makes a commit with a ConfigMap that contains text.
 func (u *upstreams) push(branch, text string) (revision string) {
 	return branch + "@sha1:" + u.repo.Commit(testenv.Commit{Branch: branch, Message: text, Files: fstest.MapFS{
 		"app/map.yaml":     {Data: fmt.Appendf(nil, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\ndata:\n  text: %s\n", text)},
@@ -244,12 +246,12 @@ func (u *upstreams) pushImage(t *testing.T, tag string) {
 	u.registry.Push("images", tag, testenv.Manifest{Layers: []testenv.Blob{testenv.TarGzip(t, fstest.MapFS{"a.yaml": {Data: []byte("tag: " + tag + "\n")}})}})
 }
 
-// login is the Secret for git.
+// login returns the Secret for the Git server.
 func login(namespace, password string) object {
 	return object{"apiVersion": "v1", "kind": "Secret", "metadata": object{"name": "git", "namespace": namespace}, "stringData": object{"username": "alice", "password": password}}
 }
 
-// documents returns an object of each kind, and Secrets.
+// documents returns Secrets and objects of each kind, and the names of the objects.
 func (u *upstreams) documents(namespace string) (docs []object, all []named) {
 	git := object{"url": u.git.Repo(), "ref": object{"branch": "main"}, "secretRef": object{"name": "git"}}
 	for _, d := range []struct {
@@ -270,7 +272,7 @@ func (u *upstreams) documents(namespace string) (docs []object, all []named) {
 	return append([]object{login(namespace, u.password.Load().(string)), s3}, docs...), all
 }
 
-// request asks for a run of objects, and waits until they had it and are ready.
+// request requests a run of objects and waits until they have run and are ready.
 func (c *cluster) request(t *testing.T, namespace string, all []named, value string) {
 	t.Helper()
 	for _, o := range all {
@@ -283,7 +285,7 @@ func (c *cluster) request(t *testing.T, namespace string, all []named, value str
 	}
 }
 
-// gone waits until an object is gone.
+// gone waits until an object no longer exists.
 func (c *cluster) gone(t *testing.T, namespace string, o named) {
 	t.Helper()
 	until(t, o.kind+" "+o.name+" is gone", func() bool {
@@ -291,7 +293,7 @@ func (c *cluster) gone(t *testing.T, namespace string, o named) {
 	})
 }
 
-// verified waits until the service has an artifact, and compares its digest.
+// verified waits until the service serves an artifact with the right size and digest.
 func (s *service) verified(t *testing.T, a *artifact.Artifact) {
 	t.Helper()
 	if a == nil {
@@ -313,7 +315,8 @@ func (s *service) verified(t *testing.T, a *artifact.Artifact) {
 	}, nil)
 }
 
-// field returns a field of an object of any kind, as JSON; "" if there is none.
+// field returns a field of an object as JSON, or as plain text if it is a string. It returns "" if
+// the object or the field does not exist.
 func (c *cluster) field(t *testing.T, version, kind, namespace, name string, path ...string) string {
 	t.Helper()
 	u := new(unstructured.Unstructured)
@@ -333,7 +336,7 @@ func (c *cluster) field(t *testing.T, version, kind, namespace, name string, pat
 	return string(text)
 }
 
-// flux runs the command of Flux in a namespace, and returns the command line and what it printed.
+// flux runs the flux command in a namespace and returns the command line and the output.
 func (c *cluster) flux(t *testing.T, namespace string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

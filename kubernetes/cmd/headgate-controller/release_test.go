@@ -10,8 +10,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// TestRelease makes the two tags of a release in a repository with this tree. A program that requires the module by its
-// tag, and knows no replace, finds all packages that it needs.
+// TestRelease creates the two tags of a release in a repository with this tree. A program that
+// requires the module by its tag, without replace directives, must find all packages that it needs.
 func TestRelease(t *testing.T) {
 	root, err := filepath.Abs("../../..")
 	testenv.Must(t, err)
@@ -56,7 +56,8 @@ func TestRelease(t *testing.T) {
 		t.Error("a tag was made again")
 	}
 
-	// The program has all other modules from the cache of this machine, which stays as it is.
+	// The program uses the module cache of this machine for all other modules, and does not change
+	// it.
 	modules, err := run(nil, root, "go", "env", "GOMODCACHE")
 	testenv.Must(t, err)
 	cache := filepath.Join(dir, "modules")

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ordinal returns which shard this is: the number at the end of the name of its pod.
+// ordinal returns the index of this shard: the number at the end of the pod name.
 func (f *flags) ordinal() (int, error) {
 	n, err := strconv.ParseUint(f.pod[strings.LastIndexByte(f.pod, '-')+1:], 10, 31)
 	if err != nil || !strings.Contains(f.pod, "-") {
@@ -21,8 +21,9 @@ func (f *flags) ordinal() (int, error) {
 	return int(n), nil
 }
 
-// allowed returns what says whether artifacts may be fetched from a URL: below the address of this controller, those of
-// the other shards, and --source-addrs.
+// allowed returns a function that returns an error for URLs from which artifacts must not be
+// fetched. Allowed are URLs below the address of this controller, below those of the other shards,
+// and below --source-addrs.
 func (f *flags) allowed(base string) (func(*url.URL) error, error) {
 	addrs := append([]string{base}, f.sourceAddrs...)
 	if f.shards > 1 && strings.Contains(base, f.pod) {
@@ -54,7 +55,7 @@ func (f *flags) allowed(base string) (func(*url.URL) error, error) {
 	}, nil
 }
 
-// site returns scheme, host and port of a URL.
+// site returns the scheme, host and port of a URL.
 func site(u *url.URL) string {
 	standard := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
 	return u.Scheme + "://" + strings.TrimSuffix(strings.ToLower(u.Host), standard)

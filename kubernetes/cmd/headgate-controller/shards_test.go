@@ -22,17 +22,17 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// asController makes the binary of the tests a controller.
+// asController is the variable that makes the test binary run as a controller.
 const asController = "HEADGATE_TEST_CONTROLLER"
 
-// A process is a controller in a process of its own.
+// A process is a controller in its own process.
 type process struct {
 	*running
 	cmd   *exec.Cmd
 	ended chan struct{}
 }
 
-// spawn starts a controller for one namespace as the pod of that name.
+// spawn starts a controller for one namespace with a pod name.
 func (c *cluster) spawn(t *testing.T, namespace, pod, dir string, args ...string) *process {
 	t.Helper()
 	self, err := os.Executable()
@@ -42,7 +42,7 @@ func (c *cluster) spawn(t *testing.T, namespace, pod, dir string, args ...string
 		"--metrics-addr=0", "--health-addr=0", "--min-retry-delay=200ms", "--max-retry-delay=1s",
 	}, args...)...), make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), asController+"=1", "POD_NAME="+pod, "RUNTIME_NAMESPACE="+namespace)
-	out := struct{ io.Writer }{p.log} // without the other methods of a buffer, which do not lock
+	out := struct{ io.Writer }{p.log} // hides the methods of bytes.Buffer, which do not lock
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	testenv.Must(t, p.cmd.Start())
 	go func() { p.cmd.Wait(); close(p.ended) }()
@@ -60,7 +60,7 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// A podProxy leads to the artifacts of controllers by the names of their pods.
+// A podProxy forwards artifact requests to controllers by pod name.
 type podProxy struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -95,7 +95,7 @@ func (f *podProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.StripPrefix("/"+pod, to).ServeHTTP(w, r)
 }
 
-// spawn starts a controller whose artifacts are served by way of f.
+// spawn starts a controller whose artifacts are served through f.
 func (f *podProxy) spawn(t *testing.T, c *cluster, namespace, pod, dir string, args ...string) *process {
 	t.Helper()
 	p := c.spawn(t, namespace, pod, dir, append([]string{"--storage-adv-addr=" + f.base(pod)}, args...)...)
@@ -107,7 +107,8 @@ func (f *podProxy) spawn(t *testing.T, c *cluster, namespace, pod, dir string, a
 
 func (f *podProxy) base(pod string) string { return strings.TrimPrefix(f.URL, "http://") + "/" + pod }
 
-// ran returns the objects that a controller ran, with how often it stored an artifact of each.
+// ran returns the objects that the controller ran, with the number of artifacts that it stored for
+// each.
 func (p *running) ran() map[string]int {
 	ran := map[string]int{}
 	for line := range strings.Lines(p.log.text()) {
@@ -121,7 +122,7 @@ func (p *running) ran() map[string]int {
 	return ran
 }
 
-// TestShards has three controllers share objects that need each other.
+// TestShards runs three controllers that share objects with dependencies between them.
 func TestShards(t *testing.T) {
 	c := startCluster(t)
 	t.Parallel()
@@ -190,7 +191,7 @@ func TestShards(t *testing.T) {
 		testenv.Equal(t, resp.StatusCode, http.StatusOK, obj.Artifact().URL)
 	}
 	stored := map[string]int{}
-	until(t, "all are logged", func() bool { // which a run is after its status is written
+	until(t, "all are logged", func() bool { // a run is logged after its status is written
 		clear(stored)
 		for i, p := range pods {
 			for object, n := range p.ran() {
@@ -207,7 +208,7 @@ func TestShards(t *testing.T) {
 		testenv.Equal(t, stored[r.kind+"/"+ns+"/"+r.name], 1, "artifacts stored of %v", r)
 	}
 
-	// A controller of another number does not begin.
+	// A controller with another --shards does not start.
 	for _, wrong := range [][]string{{"--shards=2"}, {"--enable-leader-election"}} {
 		p := c.spawn(t, ns, "headgate-0", t.TempDir(), append(wrong, "--storage-adv-addr="+f.base("headgate-0"))...)
 		receive(t, "the controller has ended", p.ended)
@@ -217,7 +218,7 @@ func TestShards(t *testing.T) {
 		}
 	}
 
-	// A change of one shard's object reaches those of the others.
+	// A change of an object reaches its dependents in other shards.
 	request := func(r ref, value string) {
 		c.patch(t, r.kind, ns, r.name, false, fmt.Sprintf(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":%q}}}`, value))
 	}
@@ -234,7 +235,7 @@ func TestShards(t *testing.T) {
 		return isReady(obj) && strings.Contains(obj.Artifact().Revision, second[:12])
 	})
 
-	// The objects of a shard that is gone wait for it, and no others do.
+	// Only the objects of a stopped shard wait for it.
 	pods[1].kill()
 	for _, r := range []ref{base, app, chart} {
 		request(r, "2")
@@ -252,7 +253,7 @@ func TestShards(t *testing.T) {
 	testenv.Equal(t, obj.Artifact().Revision, "main@sha1:"+second)
 }
 
-// TestSelector has a controller of labelled objects that are made of others.
+// TestSelector runs a controller for labelled objects that depend on objects of another controller.
 func TestSelector(t *testing.T) {
 	c := startCluster(t)
 	t.Parallel()
@@ -284,7 +285,7 @@ func TestSelector(t *testing.T) {
 		t.Error("the included artifact is not stored where it belongs")
 	}
 
-	// An object whose label changes is another controller's, with its artifact.
+	// A relabelled object moves to the other controller, with its artifact.
 	label("base", "a")
 	at := func(pod string) func(source.Object) bool {
 		return func(obj source.Object) bool {
@@ -297,7 +298,7 @@ func TestSelector(t *testing.T) {
 	c.wait(t, kind, ns, "app", "is at the other controller", at("rest"))
 }
 
-// TestSpread wants shards of about the same size.
+// TestSpread checks that shards have about the same size.
 func TestSpread(t *testing.T) {
 	for _, shards := range []int{1, 2, 3, 7, 16} {
 		sizes := make([]int, shards)
@@ -319,7 +320,8 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestShardFlags wants ordinals, and addresses from which artifacts are fetched.
+// TestShardFlags checks the parsing of ordinals, and the addresses from which artifacts may be
+// fetched.
 func TestShardFlags(t *testing.T) {
 	none := func(string) (string, bool) { return "", false }
 	pod := func(name string) func(string) (string, bool) {

@@ -27,11 +27,12 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// tokenServices are the token services of three providers, and a registry of one of them, behind a proxy.
+// tokenServices are the token services of three providers and a registry of one of them, behind a
+// proxy.
 type tokenServices struct {
 	proxy *testenv.ProxyServer
 	mu    sync.Mutex
-	given map[string][]string // tokens, by host
+	given map[string][]string // received tokens by host
 }
 
 func newTokenServices(t *testing.T) *tokenServices {
@@ -56,7 +57,7 @@ func newTokenServices(t *testing.T) *tokenServices {
 	return w
 }
 
-// tokens returns those that a service was given.
+// tokens returns the tokens that a service has received.
 func (w *tokenServices) tokens(host string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,7 +98,7 @@ func (w *tokenServices) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestAccounts has objects act as service accounts, whose tokens are the API server's.
+// TestAccounts checks objects that act as service accounts, with tokens from the API server.
 func TestAccounts(t *testing.T) {
 	c := startCluster(t)
 	ns, w := c.namespace(t), newTokenServices(t)
@@ -167,9 +168,10 @@ func TestAccounts(t *testing.T) {
 		}
 	}
 
-	// Both objects of Google use what was issued once, and a run uses it again. An account that was changed is another one.
+	// Both objects of Google share one issued token, and another run reuses it. A changed account
+	// gets a new token.
 	once := len(w.tokens("sts.googleapis.com"))
-	if once > 2 { // the two may ask at the same time
+	if once > 2 { // the two objects may request tokens concurrently
 		t.Errorf("%d exchanges of tokens for one account", once)
 	}
 	handled := func(value string) func(source.Object) bool {
@@ -182,7 +184,8 @@ func TestAccounts(t *testing.T) {
 	until(t, "the account acts as another one", func() bool { return len(w.tokens("iamcredentials.googleapis.com")) > 0 })
 }
 
-// push calls a webhook as GitHub does after a push, without a proof if the token is empty, and returns the status of the answer.
+// push calls a webhook as GitHub does after a push, and returns the response status. If token is
+// "", the request is not signed.
 func push(t *testing.T, url, token string) int {
 	t.Helper()
 	const body = `{"ref":"refs/heads/main"}`
@@ -200,7 +203,7 @@ func push(t *testing.T, url, token string) int {
 	return resp.StatusCode
 }
 
-// TestHooks has a push tell the controller, whose interval is long.
+// TestHooks checks that a push triggers a run in spite of a long interval.
 func TestHooks(t *testing.T) {
 	c := startCluster(t)
 	ns := c.namespace(t)
@@ -253,7 +256,7 @@ func TestHooks(t *testing.T) {
 	testenv.Equal(t, call(waiting, path+"app", "rotated"), 503, "without the lease")
 }
 
-// TestEvents compares what is told with what the reference tells.
+// TestEvents compares the emitted events with those of the reference.
 func TestEvents(t *testing.T) {
 	c := startCluster(t)
 	ns := c.namespace(t)
@@ -309,7 +312,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("written: %+v", k)
 	}
 
-	// A failure that repeats is told once.
+	// A repeated failure is reported once.
 	c.patch(t, "GitRepository", ns, "app", false, `{"spec":{"ref":{"branch":"none"}}}`)
 	for _, value := range []string{"1", "2", "3"} {
 		c.patch(t, "GitRepository", ns, "app", false, `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"`+value+`"}}}`)
@@ -329,7 +332,7 @@ func TestEvents(t *testing.T) {
 	}
 	testenv.Equal(t, posted("GitOperationSucceeded"), nil, "traces")
 
-	// The metrics have the names that dashboards read.
+	// The metrics have the names that dashboards use.
 	testenv.Equal(t, series(t, ns), []string{"gotk_reconcile_condition GitRepository app Ready True 1", "gotk_reconcile_duration_seconds GitRepository app", "gotk_suspend_status GitRepository app 0"})
 	c.patch(t, "GitRepository", ns, "app", false, `{"spec":{"suspend":true}}`)
 	until(t, "it is suspended", func() bool {
@@ -339,7 +342,7 @@ func TestEvents(t *testing.T) {
 	until(t, "its metrics are gone", func() bool { return len(series(t, ns)) == 0 })
 }
 
-// series returns those of the metrics of the reference that are about a namespace.
+// series returns the reference's metrics about a namespace.
 func series(t *testing.T, namespace string) (all []string) {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
@@ -368,8 +371,8 @@ func series(t *testing.T, namespace string) (all []string) {
 	return all
 }
 
-// TestReferenceFlags has all flags and variables of source-controller, each of which is accepted and, unless a warning
-// says why not, does something.
+// TestReferenceFlags checks that all flags and variables of source-controller are accepted, and
+// that each has an effect unless a warning says why not.
 func TestReferenceFlags(t *testing.T) {
 	file, err := os.Open("testdata/source-controller-v1.9.5.flags")
 	testenv.Must(t, err)
