@@ -113,11 +113,11 @@ func (o *lockedOrigin) Resolve(ctx context.Context, last source.State) (rev sour
 	if rev, state, err = o.Origin.Resolve(ctx, last); err == nil {
 		switch {
 		case o.want == nil:
-			rev.Renew = cmp.Or(rev.Renew, "what it is made of is to be told")
+			rev.Renew = cmp.Or(rev.Renew, "its inputs must be recorded")
 		case rev.ID != o.want.Revision:
 			err = o.differs(fmt.Errorf("the revision is %s", rev.ID))
 		case o.want.Open():
-			rev.Renew = cmp.Or(rev.Renew, "its content is to be locked")
+			rev.Renew = cmp.Or(rev.Renew, "its content must be locked")
 		case o.before != nil && o.before.Revision == rev.ID && !o.holds(*o.before):
 			rev.Renew = "the stored artifact is not the one that is locked"
 		}

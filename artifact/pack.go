@@ -81,7 +81,7 @@ const (
 
 // ErrChanged is wrapped by the error about a file whose size differs from the announced size when
 // it is packed.
-var ErrChanged = errors.New("size changed while it was read: pack again once the tree is at rest")
+var ErrChanged = errors.New("size changed while it was read: pack again when no program changes the tree")
 
 // A packer turns a tree into a tar stream: one goroutine walks the tree and prepares the entries,
 // another goroutine reads each small file, and the caller's goroutine writes all in order.

@@ -203,7 +203,7 @@ func (a *Access) Explain(ctx context.Context, doing string, err error, secrets .
 	case strings.HasPrefix(plain, "failed to parse Location header"): // the error quotes the header
 		text = "redirect without a valid address"
 	}
-	return &explained{doing + ": " + cmp.Or(text, "the answer is not what it should be"), err}
+	return &explained{doing + ": " + cmp.Or(text, "the answer is invalid"), err}
 }
 
 // An explained error has a text that contains no secrets.

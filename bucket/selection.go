@@ -80,7 +80,7 @@ func (s *selection) choose(ctx context.Context, listed []Object, rules *artifact
 	case refused.count > 0:
 		return "", fmt.Errorf("keys that cannot be files of an artifact: %s: rename them, or exclude them with spec.ignore", &refused)
 	case untagged.count > 0:
-		return "", fmt.Errorf("objects that cannot be told from what they become: %s: the store must list an ETag for each", &untagged)
+		return "", fmt.Errorf("objects whose changes cannot be detected: %s: the store must list an ETag for each", &untagged)
 	}
 	return sum, nil
 }

@@ -175,7 +175,7 @@ func (u *chartRepository) try(ctx context.Context, s *selected, text string) (go
 		return u.pullFrom(ctx, s, at)
 	}
 	if s.digest == "" && at.Scheme == "http" && u.http.at.Scheme == "https" {
-		return got, errors.New("it gives up TLS, and the index tells no digest that it could be compared with")
+		return got, errors.New("it leads from https to http, and the index has no digest to compare it with")
 	}
 	got.from = at
 	err = u.get(ctx, at, "download chart", func(size int64, content io.Reader) (err error) {

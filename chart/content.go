@@ -50,7 +50,7 @@ func (o *Origin) inputs(ctx context.Context) (*inputs, error) {
 		return nil, badValues(err)
 	}
 	if o.chart.Spec.Verify != nil && ref.Kind != "PkgRepository" {
-		return nil, transport.Unverified(invalid(fmt.Errorf("spec.verify goes with a PkgRepository only: let %s verify what it holds", o.chart.Head().Spell(ref))))
+		return nil, transport.Unverified(invalid(fmt.Errorf("spec.verify applies only to charts of a PkgRepository: let %s verify what it holds", o.chart.Head().Spell(ref))))
 	}
 	in := &inputs{Origin: o, ref: ref, needs: o.chart.Plan().Needs, values: values, trees: map[string]*artifact.Tree{}}
 	needed, err := source.Needed(ctx, o.chart, o.env.Sources)

@@ -121,7 +121,7 @@
 //
 //   - User name and password are sent to the origin of the repository (scheme, host and
 //     port), and with spec.passCredentials to the origin of a chart's URL, unless that
-//     gives up TLS; never to the target of a redirect. A client certificate is sent to the
+//     leads from https to http; never to the target of a redirect. A client certificate is sent to the
 //     repository only. A CA is trusted for all these servers, in addition to the system's.
 //   - The query in spec.url is sent to the repository's own origin.
 //   - For an oci URL the credentials are those of the PkgRepository of the namespace whose

@@ -63,7 +63,7 @@ func attests(text []byte, c *bundle.Chart) error {
 }
 
 // misplaced is the error for a verification that a repository over HTTP cannot do.
-var misplaced = transport.Unverified(invalid(errors.New("spec.verify goes with a PkgRepository of type oci: remove it, or name a keyring in spec.verify of the PkgRepository")))
+var misplaced = transport.Unverified(invalid(errors.New("spec.verify requires a PkgRepository of type oci: remove it, or name a keyring in spec.verify of the PkgRepository")))
 
 func (u *chartRepository) trusts(ctx context.Context, trust *source.OCIRepositoryVerification) (string, error) {
 	if trust != nil {

@@ -50,7 +50,7 @@ func TestCredentials(t *testing.T) {
 			return strings.Replace(home.URLOf("app.tgz"), "127.0.0.1", "localhost", 1)
 		}, away: [2]string{"", annsHeader}},
 		"to TLS":                {other: testenv.ChartsConfig{CA: ca}, url: func(_, other *testenv.Charts) string { return other.URLOf("app.tgz") }, away: [2]string{"", annsHeader}},
-		"gives up TLS":          {home: testenv.ChartsConfig{CA: ca}, url: func(_, other *testenv.Charts) string { return other.URLOf("app.tgz") }, away: never},
+		"leads from https to http":          {home: testenv.ChartsConfig{CA: ca}, url: func(_, other *testenv.Charts) string { return other.URLOf("app.tgz") }, away: never},
 		"redirect":              {url: func(*testenv.Charts, *testenv.Charts) string { return "app.tgz" }, redirect: true, away: never},
 		"redirect of the other": {url: func(_, other *testenv.Charts) string { return other.URLOf("app.tgz") }, onward: true, away: never},
 	} {
@@ -206,7 +206,7 @@ func TestTLSIsNotGivenUp(t *testing.T) {
 	other.PutFile("app.tgz", home.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", URLs: []string{other.URLOf("app.tgz")}, Entry: map[string]any{"digest": nil}}))
 	b := newOpenerTest(t, home.URL(), home)
 	_, _, err := b.get("app", "1.0.0")
-	b.fails(err, source.StepFetch, "ChartPullError", false, "gives up TLS")
+	b.fails(err, source.StepFetch, "ChartPullError", false, "leads from https to http")
 	if other.Count() > 0 {
 		t.Error("the server was asked")
 	}

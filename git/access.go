@@ -63,13 +63,13 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 	case secret.Name != "" && spec.Provider != "github" && transport.IsApp(secret.Secret):
 		return nil, badProvider("secret %s is for provider github: set spec.provider", secret.Name)
 	case provided && top != nil && top.Scheme != "ssh" && top.User != nil:
-		return nil, badProvider("spec.provider %s goes with a URL without user information: remove it from spec.url", spec.Provider)
+		return nil, badProvider("spec.provider %s requires a URL without user information: remove it from spec.url", spec.Provider)
 	case !provided && spec.ServiceAccountName != "":
-		return nil, badProvider("spec.serviceAccountName goes with spec.provider azure or aws: set that, or remove it")
+		return nil, badProvider("spec.serviceAccountName requires spec.provider azure or aws: set that, or remove it")
 	case login && o.env.Login == nil:
 		return nil, badProvider("spec.provider: this program knows no provider %s", spec.Provider)
 	case login && u.Scheme == "ssh":
-		return nil, badProvider("spec.provider %s goes with an https URL, not with ssh: change the URL, or remove spec.provider", spec.Provider)
+		return nil, badProvider("spec.provider %s requires an https URL, not ssh: change the URL, or remove spec.provider", spec.Provider)
 	case u.Scheme == "ssh" && secret.Name == "":
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed",
 			Err: invalid(fmt.Errorf("spec.secretRef: an ssh URL needs a Secret with identity and known_hosts"))}

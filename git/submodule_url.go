@@ -42,7 +42,7 @@ func moduleURL(base *url.URL, text string) (*url.URL, error) {
 		}
 	}
 	if password {
-		return nil, errors.New("it holds a password, which everybody who reads the repository knows and which is not used: put it into a Secret, for spec.submoduleCredentials")
+		return nil, errors.New("it holds a password, which every reader of the repository knows and which is not used: put it into a Secret, for spec.submoduleCredentials")
 	}
 	if err := complete(u); err != nil {
 		return nil, err

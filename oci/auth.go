@@ -351,7 +351,7 @@ func parseRealm(from *url.URL, realm string) (*url.URL, error) {
 	case u.Scheme != "http":
 		return refuse(u.Host, fmt.Sprintf("its scheme is %.20q instead of https", u.Scheme))
 	case from.Scheme == "https":
-		return refuse(u.Host, "its URL gives up TLS")
+		return refuse(u.Host, "its URL leads from https to http")
 	case !sameHost(from, u):
 		return refuse(u.Host, "without TLS that must be on the host of the registry")
 	}

@@ -112,7 +112,7 @@ func TestNoIndex(t *testing.T) {
 		{"with a null apiVersion", "apiVersion:\nentries: {}\n", "line 1: field apiVersion must be a text"},
 		{"with a list of entries", "apiVersion: v1\nentries:\n- a\n", "line 3: field entries must be a mapping"},
 		{"with merged charts", "apiVersion: v1\nx: &x {}\nentries:\n  <<: *x\n", "line 4: mappings can be merged (<<) within an entry only"},
-		{"with entries within themselves", "apiVersion: v1\nentries: &x\n  a: *x\n", `line 3: chart "a": an alias in place of its versions`},
+		{"with entries within themselves", "apiVersion: v1\nentries: &x\n  a: *x\n", `line 3: chart "a": an alias instead of its versions`},
 		{"cut in JSON", `{"apiVersion":"v1","entries":{"a":[{"name":"a"`, "not a chart repository index"},
 		{"with bytes that are no text", "apiVersion: v1\nentries:\n  a:\n  - name: \xff\n", "UTF-8"},
 	} {

@@ -128,7 +128,7 @@ func (d *document) charts(n *yaml.Node) error {
 			return nil
 		}
 		if n.Kind == yaml.AliasNode {
-			return fmt.Errorf("line %d: chart %s: an alias in place of its versions", n.Line, quote(chart))
+			return fmt.Errorf("line %d: chart %s: an alias instead of its versions", n.Line, quote(chart))
 		}
 		if n.Kind != yaml.SequenceNode {
 			if d.add(chart, n); !isNull(n) {

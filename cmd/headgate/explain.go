@@ -56,7 +56,7 @@ func (p *program) explainPaths(ctx context.Context, f *sourceFlags, dir string, 
 	case operations && len(f.files) == 0:
 		return usage("give the generator with -f")
 	case sourced && dir != ".":
-		return usage("--dir goes without a source: --from URL=DIR lets a directory stand in for one")
+		return usage("--dir takes no source: --from URL=DIR lets a directory stand in for one")
 	case len(paths) == 0:
 		return usage("give the paths to explain")
 	}

@@ -178,7 +178,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 		}
 		f.Lock = locks.entries
 	} else if f.lockFile != "" {
-		return usage("--lock-file goes with --locked")
+		return usage("--lock-file requires --locked")
 	}
 	if err := cmp.Or(f.checkProvenance(len(named), s.env.Local), checkParent(f.export, f.export)); err != nil {
 		return err

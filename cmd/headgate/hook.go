@@ -140,7 +140,7 @@ func (p *program) runCallHook(c *cobra.Command, f *hookFlags, args []string) (er
 func (p *program) declaredHook(c *cobra.Command, f *hookFlags, args []string) (rollout.Secrets, error) {
 	for _, flag := range hookURLFlags {
 		if c.Flags().Changed(flag) {
-			return nil, usage("--%s goes with a URL: set the field of the webhook in the manifest", flag)
+			return nil, usage("--%s requires a URL: set the field of the webhook in the manifest", flag)
 		}
 	}
 	b, err := p.readDocuments(&f.manifestFlags)

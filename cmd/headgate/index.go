@@ -119,7 +119,7 @@ func (s *session) openIndex(ctx context.Context, arg string) (io.ReadSeekCloser,
 	in := io.NopCloser(s.stdin)
 	switch {
 	case isURL && declared:
-		err = usage("-f goes with a PkgRepository of its objects: want pkgrepository/NAME")
+		err = usage("-f requires a PkgRepository among its objects: want pkgrepository/NAME")
 	case isURL:
 		repo, err = s.repositoryOf(arg)
 	case declared:

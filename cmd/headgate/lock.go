@@ -168,7 +168,7 @@ type lockChange struct {
 
 func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, update bool) error {
 	if f.online && !f.check {
-		return usage("--online goes with --check")
+		return usage("--online requires --check")
 	}
 	s, named, err := p.prepare(ctx, &f.sourceFlags, args)
 	if err != nil {

@@ -31,7 +31,7 @@ func (f *fetchFlags) checkProvenance(objects int, local map[string]string) error
 	case err != nil || u.Scheme == "":
 		return usage("--builder-id %q: want a URI, such as https://ci.example.org/release", f.Builder.ID)
 	case len(local) > 0:
-		return usage("--provenance goes neither with --from nor with a directory: it says what the origin had")
+		return usage("--provenance excludes --from and directories: it describes what the origin had")
 	case missing == nil && !at.IsDir() && (objects > 1 || !at.Mode().IsRegular()):
 		return usage("--provenance %s: want a directory for the statements about %d objects, or a file for one", f.provenance, objects)
 	}

@@ -156,7 +156,7 @@ func (f *runFlags) checkRun() error {
 		{f.Revision != "" && has(traffic.Revision), "--revision and an operation revision exclude each other"},
 		{!proxied && !routed && !f.none, "say how traffic is divided: with --proxy, with an operation set-routes of --exec or --request, or with --no-traffic"},
 		{proxied && routed || proxied && f.none || routed && f.none, "--proxy, an operation set-routes and --no-traffic exclude each other"},
-		{has(traffic.ReadRoutes) && !routed, "an operation routes goes with an operation set-routes"},
+		{has(traffic.ReadRoutes) && !routed, "an operation routes requires an operation set-routes"},
 		{!proxied && (f.proxy.Primary != "" || f.proxy.Canary != "" || f.keep || f.proxy.Swap), "--primary, --canary, --swap and --proxy-keep go with --proxy"},
 		{proxied && (f.proxy.Primary == "" || f.proxy.Canary == ""), "--proxy needs the URLs of both sides: --primary and --canary"},
 		{proxied && f.Once, "--once and --proxy exclude each other: the proxy ends with the step"},

@@ -96,11 +96,11 @@ func (f *urlFlags) fits(sort string) error {
 		}
 		switch {
 		case sort == "":
-			return usage("--%s goes with a URL: set %s of the objects", flag.name, flag.field)
+			return usage("--%s requires a URL: set %s of the objects", flag.name, flag.field)
 		case given.Value.String() == "":
 			return usage("--%s must not be empty: say what is wanted, or leave it out", flag.name)
 		case flag.object && f.chart == "" && flag.sorts == "index charts": // not with the URL of an archive either
-			return usage("--%s goes with --chart", flag.name)
+			return usage("--%s requires --chart", flag.name)
 		case flag.sorts != "" && !slices.Contains(strings.Fields(flag.sorts), sort):
 			return usage("--%s does not go with this URL, but with those of %s", flag.name, strings.Join(strings.Fields(flag.sorts), ", "))
 		}

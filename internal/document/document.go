@@ -114,7 +114,7 @@ func (s *Stream) Warn(found *Findings, n *Node, object string) []error {
 		return out[:max(min(len(out), room), 0)]
 	}
 	s.warned++ // report this only once
-	return append(out[:room], &Error{File: s.File, Err: fmt.Errorf("more than %d warnings: the rest is not told", MaxErrors)})
+	return append(out[:room], &Error{File: s.File, Err: fmt.Errorf("more than %d warnings: the rest is not shown", MaxErrors)})
 }
 
 // full reports whether there are too many defects to continue, and notes this once.

@@ -204,7 +204,7 @@ func TestManyDefects(t *testing.T) {
 // TestManyWarnings checks that warnings are counted as well.
 func TestManyWarnings(t *testing.T) {
 	_, errs, warnings, _ := decode(strings.Repeat(header+"spec: {lenient: 1d}\n---\n", 3000))
-	if n := strings.Count(warnings, "\n"); errs != "" || n != document.MaxErrors || !strings.HasSuffix(warnings, "f: more than 1000 warnings: the rest is not told") {
+	if n := strings.Count(warnings, "\n"); errs != "" || n != document.MaxErrors || !strings.HasSuffix(warnings, "f: more than 1000 warnings: the rest is not shown") {
 		t.Errorf("%d lines, %.200s", n, warnings)
 	}
 }

@@ -294,7 +294,7 @@ func TestReload(t *testing.T) {
 			t.Fatalf("%s: callers %q, warnings %q; want %q, %q", when, got, warnings, actors, warned)
 		}
 		for i := range warned {
-			if !strings.Contains(warnings[i], warned[i]) || !strings.Contains(warnings[i], "what it held before counts on") {
+			if !strings.Contains(warnings[i], warned[i]) || !strings.Contains(warnings[i], "its previous content stays in effect") {
 				t.Errorf("%s: warning %q, want %q", when, warnings[i], warned[i])
 			}
 		}

@@ -51,7 +51,7 @@ func (v *reloaded[T]) Value() T {
 		if err := v.load(); err != nil {
 			problem = err.Error()
 			if problem != v.problem {
-				v.warn(fmt.Errorf("%w; what it held before counts on", err))
+				v.warn(fmt.Errorf("%w; its previous content stays in effect", err))
 			}
 		}
 		v.problem = problem

@@ -143,7 +143,7 @@ func (e Endpoint) read(contents [][]byte) (*tls.Config, []error, error) {
 }
 
 // misdirected is what callers are told of requests for other hosts, with 403.
-const misdirected = "Forbidden: callers need not say who they are here, so this answers requests for this machine alone: " +
+const misdirected = "Forbidden: this server does not authenticate callers, so it answers only requests for this machine: " +
 	"call it by its IP address or as localhost, or name the host in the base URL"
 
 type listenerKey struct{}

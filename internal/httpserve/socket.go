@@ -57,7 +57,7 @@ func listenSocket(path string) (_ net.Listener, err error) {
 func private(dir string) error {
 	info, err := os.Stat(dir)
 	if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
-		err = errors.New("everybody may write to its directory: make its mode 0700")
+		err = errors.New("all users may write to its directory: make its mode 0700")
 	}
 	return err
 }

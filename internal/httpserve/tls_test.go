@@ -62,7 +62,7 @@ func TestRotation(t *testing.T) {
 	put("crt", cert)
 	later.Add(int64(time.Second))
 	is("half replaced", old, old, true)
-	if err := <-warnings; !strings.Contains(err.Error(), "what it held before counts on") {
+	if err := <-warnings; !strings.Contains(err.Error(), "its previous content stays in effect") {
 		t.Errorf("warning: %v", err)
 	}
 	put("key", key)

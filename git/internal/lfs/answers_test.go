@@ -175,8 +175,8 @@ func TestRefusedAddresses(t *testing.T) {
 		server               *testenv.Server
 		say                  string
 	}{
-		"link gives up TLS":          {secure.Repo(), plain.URL + "/x", "", secure, "gives up TLS"},
-		"redirect gives up TLS":      {secure.Repo(), "", plain.URL, secure, "redirect: address refused"},
+		"link leads from https to http":          {secure.Repo(), plain.URL + "/x", "", secure, "leads from https to http"},
+		"redirect leads from https to http":      {secure.Repo(), "", plain.URL, secure, "redirect: address refused"},
 		"link to loopback":           {at, "http://127.0.0.1/x", "", plain, "this machine or link"},
 		"link to metadata service":   {at, "http://169.254.169.254/latest", "", plain, "metadata service"},
 		"redirect to another scheme": {at, "", "ftp://git.example", plain, "no HTTP address"},

@@ -415,7 +415,7 @@ func mayLead(from, to *url.URL) error {
 	case to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "":
 		why = "it is no HTTP address"
 	case from.Scheme == "https" && to.Scheme == "http":
-		why = "it gives up TLS"
+		why = "it leads from https to http"
 	default:
 		return nil
 	}
@@ -547,7 +547,7 @@ func readBatch(text []byte, asked *http.Request, objects []Object, auth bool, no
 	case err != nil && bytes.HasPrefix(bytes.TrimSpace(text), []byte("<")):
 		return nil, fmt.Errorf("%w: the server answers with a web page: it has no Git LFS there", ErrProtocol)
 	case err != nil:
-		return nil, fmt.Errorf("%w: the answer is not what it should be: %s", ErrProtocol, clean(err.Error()))
+		return nil, fmt.Errorf("%w: the answer is invalid: %s", ErrProtocol, clean(err.Error()))
 	case answer.Transfer != "" && answer.Transfer != "basic":
 		return nil, fmt.Errorf("%w: the server wants transfers of the kind %.40q, and only basic was offered", ErrProtocol, answer.Transfer)
 	case answer.HashAlgo != "" && answer.HashAlgo != "sha256":

@@ -144,7 +144,7 @@ func ParseTag(data []byte) (*TagData, error) {
 	n := 0
 	_, err := eachField(t.Payload, func(f headerField) (err error) {
 		if n++; n <= 3 && f.key != []string{"object", "type", "tag"}[n-1] {
-			return fmt.Errorf("%w: field %.80q in place of object, type or tag", ErrCorrupt, f.key)
+			return fmt.Errorf("%w: field %.80q instead of object, type or tag", ErrCorrupt, f.key)
 		}
 		switch n {
 		case 1:

@@ -182,7 +182,7 @@ func (r *Remote) readNegotiation(p *FetchResponse, shallow bool) error {
 		}
 		_, line, err := p.a.line()
 		if err == nil && line != "NAK" && !strings.HasPrefix(line, "ACK ") {
-			err = protocolf("%.80q in place of an acknowledgment", line)
+			err = protocolf("%.80q instead of an acknowledgment", line)
 		}
 		if err != nil {
 			return err

@@ -226,7 +226,7 @@ func follow(resp *http.Response) (*url.URL, error) {
 	case to.Scheme != "http" && to.Scheme != "https" || to.Host == "":
 		return refuse("it is no HTTP address")
 	case from.Scheme == "https" && to.Scheme == "http":
-		return refuse("it gives up TLS")
+		return refuse("it leads from https to http")
 	case !strings.HasSuffix(to.Path, "/info/refs") || to.RawQuery != serviceQuery:
 		return refuse("it is not the address of a Git repository: is a log-in needed?")
 	}

@@ -257,7 +257,7 @@ func TestRedirects(t *testing.T) {
 	var down http.Handler = http.RedirectHandler(other.String()+query, http.StatusFound)
 	tlsServer := httptest.NewTLSServer(down)
 	t.Cleanup(tlsServer.Close)
-	if _, err := dial(context.Background(), wire.HTTP(tlsServer.Client(), testenv.URL(t, tlsServer.URL+"/repo.git"))); !errors.Is(err, wire.ErrRedirect) || !strings.Contains(err.Error(), "gives up TLS") {
+	if _, err := dial(context.Background(), wire.HTTP(tlsServer.Client(), testenv.URL(t, tlsServer.URL+"/repo.git"))); !errors.Is(err, wire.ErrRedirect) || !strings.Contains(err.Error(), "leads from https to http") {
 		t.Errorf("from https to http: %v", err)
 	}
 }

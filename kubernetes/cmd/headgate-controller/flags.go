@@ -184,7 +184,7 @@ func (f *flags) check(rest []string) error {
 	}{
 		{len(rest) > 0, "arguments are not taken, only flags"},
 		{f.group != source.ReferenceGroup && f.group != source.Group, "--group: want " + source.ReferenceGroup + " or " + source.Group},
-		{f.beta && !f.crds, "--with-v1beta2: goes with --crds"},
+		{f.beta && !f.crds, "--with-v1beta2 requires --crds"},
 		{f.jitter > 50, "--interval-jitter-percentage: want 50 or less"},
 		{f.minRetry <= 0 || f.maxRetry < f.minRetry, "--min-retry-delay: want a time above 0, and --max-retry-delay or less"},
 		{f.records < 1, "--artifact-retention-records: want 1 or more: consumers fetch what a status told them a moment ago"},

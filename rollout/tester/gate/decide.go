@@ -147,7 +147,7 @@ func checkChange(action string, by api.Change) error {
 	case !slices.Contains([]api.Mode{"", api.Sticky, api.OneShot, api.Bound}, by.Mode):
 		return fmt.Errorf("%w: mode: %q: want %s, %s or %s", ErrInvalid, by.Mode, api.Sticky, api.OneShot, api.Bound)
 	case by.Checksum != "" && (by.Mode == api.Sticky || by.Mode == api.OneShot):
-		return fmt.Errorf("%w: checksum: it goes with mode %s", ErrInvalid, api.Bound)
+		return fmt.Errorf("%w: checksum: it requires mode %s", ErrInvalid, api.Bound)
 	}
 	if _, err := api.ParseInterval(by.TTL, 0); err != nil {
 		return fmt.Errorf("%w: ttl: %w", ErrInvalid, err)
@@ -171,7 +171,7 @@ func (c *change) open(k api.Key, by api.Change) error {
 		by.Checksum = waits.Checksum
 	}
 	if !c.room(k, 2*c.config.MaxKeys) {
-		return fmt.Errorf("%w: %d gates are known, which is the most: those that are closed are forgotten after a week", ErrInvalid, len(c.gates))
+		return fmt.Errorf("%w: %d gates are known, the maximum: closed gates are removed after a week", ErrInvalid, len(c.gates))
 	}
 	r.Decision = c.id()
 	r.Gate = api.Gate{Open: true, Mode: by.Mode, Checksum: by.Checksum, Changed: c.now, Actor: by.Actor, Reason: by.Reason, Waiting: r.Waiting}

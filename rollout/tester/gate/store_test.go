@@ -110,7 +110,7 @@ func TestInvalid(t *testing.T) {
 		"checksum: it has":            func() error { _, err := b.Check(key, gate.Visitor{Checksum: "\x1b[2J"}); return err },
 		"mode: \"once\"":              func() error { _, err := b.Change("open", key, api.Change{Mode: "once"}); return err },
 		"checksum: no revision waits": func() error { _, err := b.Change("open", key, api.Change{Mode: api.Bound}); return err },
-		"checksum: it goes with": func() error {
+		"checksum: it requires": func() error {
 			_, err := b.Change("open", key, api.Change{Mode: api.OneShot, Checksum: "a"})
 			return err
 		},

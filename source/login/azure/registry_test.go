@@ -159,7 +159,7 @@ func TestPullFailures(t *testing.T) {
 		"throttled":              {secret, logintest.Answers(429, `{"errors":[]}`), nil, auth, "status 429"},
 		"fails":                  {secret, logintest.Answers(503, `sorry`), nil, auth, "status 503"},
 		"redirected":             {secret, logintest.Redirects("/oauth2/exchange?again"), nil, auth, "status 307"},
-		"not JSON":               {secret, logintest.Answers(200, `<html>`), nil, auth, "the answer is not what it should be"},
+		"not JSON":               {secret, logintest.Answers(200, `<html>`), nil, auth, "the answer is invalid"},
 		"no token":               {secret, logintest.Answers(200, `{}`), nil, auth, "no token that can be sent"},
 		"token that cannot pass": {secret, logintest.Answers(200, `{"refresh_token":"can\r\nary"}`), nil, auth, "no token that can be sent"},
 		"huge answer":            {secret, logintest.Answers(200, `{"refresh_token":"`+strings.Repeat("x", 4<<20)), nil, auth, "larger than 1048576 bytes"},

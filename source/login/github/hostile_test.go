@@ -152,13 +152,13 @@ func TestAnswers(t *testing.T) {
 		}, false, "status 500|got"},
 		"control characters":  {answer(500, `{"message":"a\u001b[31m\nb"}`), false, "a; b"},
 		"long message":        {answer(500, `{"message":"`+strings.Repeat("m", 5000)+`"}`), false, "mmm…"},
-		"not JSON":            {answer(201, `<html>`), false, "the answer is not what it should be"},
-		"cut":                 {answer(201, `{"token":"ghs_canary`), false, "the answer is not what it should be"},
+		"not JSON":            {answer(201, `<html>`), false, "the answer is invalid"},
+		"cut":                 {answer(201, `{"token":"ghs_canary`), false, "the answer is invalid"},
 		"no token":            {answer(201, `{"expires_at":"2026-01-01T01:00:00Z"}`), false, "holds no token"},
 		"forged header":       {answer(201, `{"token":"ghs_canary\r\nHost: evil"}`), false, "holds no token"},
-		"wrong type":          {answer(201, `{"token":["ghs_canary"]}`), false, "the answer is not what it should be"},
-		"wrong time":          {answer(201, `{"token":"ghs_canary","expires_at":"tomorrow"}`), false, "the answer is not what it should be"},
-		"endless time":        {answer(201, `{"token":"ghs_canary","expires_at":"`+strings.Repeat("9", 9000)+`"}`), false, "the answer is not what it should be"},
+		"wrong type":          {answer(201, `{"token":["ghs_canary"]}`), false, "the answer is invalid"},
+		"wrong time":          {answer(201, `{"token":"ghs_canary","expires_at":"tomorrow"}`), false, "the answer is invalid"},
+		"endless time":        {answer(201, `{"token":"ghs_canary","expires_at":"`+strings.Repeat("9", 9000)+`"}`), false, "the answer is invalid"},
 		"huge":                {answer(201, `{"token":"`+strings.Repeat("x", 4<<20)+`"}`), false, "larger than 1048576 bytes"},
 		"huge error":          {answer(500, `{"message":"`+strings.Repeat("x", 4<<20)+`"}`), false, "status 500"},
 		"redirect elsewhere":  {answer(http.StatusTemporaryRedirect, ``, "Location", "https://evil.example/token"), false, "redirect to another host refused"},
@@ -194,7 +194,7 @@ func TestOwners(t *testing.T) {
 		"no id":     {"acme", `{}`, false, "no id of the installation"},
 		"bad id":    {"acme", `{"id":1.5}`, false, "no id of the installation"},
 		"id 0":      {"acme", `{"id":0}`, false, "no id of the installation"},
-		"not an id": {"acme", `{"id":"../x"}`, false, "the answer is not what it should be"},
+		"not an id": {"acme", `{"id":"../x"}`, false, "the answer is invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

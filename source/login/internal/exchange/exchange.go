@@ -299,7 +299,7 @@ func JSON(client *http.Client, req *http.Request, out any) error {
 		return err
 	}
 	if err := json.Unmarshal([]byte(body), out); err != nil { // the error may quote a value of any length
-		return fmt.Errorf("%s: the answer is not what it should be: %s", nameOf(req), Said(err.Error(), proofs(req)...))
+		return fmt.Errorf("%s: the answer is invalid: %s", nameOf(req), Said(err.Error(), proofs(req)...))
 	}
 	return nil
 }
