@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Masterminds/semver/v3"
+	"golang.org/x/mod/semver"
 	"sigs.k8s.io/yaml"
 )
 
@@ -346,19 +346,7 @@ func (s *Charts) writeIndex(generated time.Time) []byte {
 }
 
 // byVersion puts higher versions first, and what is none last.
-func byVersion(a, b chartEntry) int {
-	va, erra := semver.NewVersion(a.version)
-	vb, errb := semver.NewVersion(b.version)
-	switch {
-	case erra == nil && errb == nil:
-		return vb.Compare(va)
-	case erra == nil:
-		return -1
-	case errb == nil:
-		return 1
-	}
-	return 0
-}
+func byVersion(a, b chartEntry) int { return semver.Compare("v"+b.version, "v"+a.version) }
 
 // misbehave answers with an index that does not end.
 func misbehave(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {

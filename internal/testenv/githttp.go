@@ -187,17 +187,17 @@ func (s *Server) uploadPack(repo *Repo, advertise bool) http.HandlerFunc {
 		// Of version 2 filters matter to capabilities and to who asks for one, and any object may be asked for.
 		noFilter := s.config.NoFilter && (advertise || protocol == "" || bytes.Contains(body, []byte("filter ")))
 		env := append(uploadPackConfig(noFilter, s.config.NoAnyWant && protocol == ""), "GIT_PROTOCOL="+protocol)
-		uploadPack(r.Context(), w, io.Discard, repo, advertise, env, body) // upload-pack says itself what is wrong
+		uploadPack(r.Context(), w, repo, advertise, env, body) // upload-pack says itself what is wrong
 	}
 }
 
 // uploadPack writes what git upload-pack answers to one request. Git is asked
 // once for an answer, as a process costs more than most tests do.
-func uploadPack(ctx context.Context, w, complaints io.Writer, repo *Repo, advertise bool, env []string, body []byte) error {
+func uploadPack(ctx context.Context, w io.Writer, repo *Repo, advertise bool, env []string, body []byte) {
 	asked := newQuestion(repo, advertise, env, body)
 	if answer, ok := answers.Load(asked); ok {
-		_, err := w.Write(answer.([]byte))
-		return err
+		w.Write(answer.([]byte))
+		return
 	}
 	args := []string{"upload-pack", "--stateless-rpc"}
 	if advertise {
@@ -206,22 +206,16 @@ func uploadPack(ctx context.Context, w, complaints io.Writer, repo *Repo, advert
 	ctx, cancel := context.WithCancel(ctx)
 	cmd := exec.CommandContext(ctx, "git", append(args, ".")...)
 	defer func() { cancel(); cmd.Wait() }() // also when a defect ends the handler by a panic
-	cmd.Dir, cmd.Stdin, cmd.Stderr, cmd.Env = repo.Dir, bytes.NewReader(body), complaints, slices.Concat(repo.env, env)
+	cmd.Dir, cmd.Stdin, cmd.Env = repo.Dir, bytes.NewReader(body), slices.Concat(repo.env, env)
 	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		return err
+	if err != nil || cmd.Start() != nil {
+		return
 	}
 	var answer bytes.Buffer
-	if _, err = io.Copy(io.MultiWriter(w, &answer), out); err == nil {
-		err = cmd.Wait()
-	}
-	if err == nil && answer.Len() <= 1<<20 && asked == newQuestion(repo, advertise, env, body) {
+	_, err = io.Copy(io.MultiWriter(w, &answer), out)
+	if err == nil && cmd.Wait() == nil && answer.Len() <= 1<<20 && asked == newQuestion(repo, advertise, env, body) {
 		answers.Store(asked, answer.Bytes())
 	}
-	return err
 }
 
 // answers of git upload-pack by their questions.
@@ -237,8 +231,7 @@ func newQuestion(repo *Repo, advertise bool, env []string, body []byte) question
 	if advertise && slices.Contains(env, "GIT_PROTOCOL=version=2") {
 		state, _ = os.ReadFile(filepath.Join(repo.Dir, "config"))
 	} else {
-		held := repo.state()
-		state = held[:]
+		state = repo.state()
 	}
 	return question(sha256.Sum256(fmt.Appendf(nil, "%v %q %q %q", advertise, env, body, state)))
 }

@@ -1,7 +1,6 @@
 package testenv
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -14,7 +13,6 @@ import (
 	"net"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -236,70 +234,19 @@ func (s *SSHServer) exec(session Session, ch ssh.Channel) uint32 {
 		fmt.Fprintf(ch.Stderr(), "fatal: %q is not served here\n", session.Command)
 		return 128
 	}
-	if session.Protocol == "version=2" {
-		return converse(ch, repo)
-	}
 	cmd := exec.Command("git", "upload-pack", repo.Dir)
 	cmd.Env = slices.Concat(repo.env, uploadPackConfig(false, s.config.NoAnyWant), []string{"GIT_PROTOCOL=" + session.Protocol})
-	cmd.Stderr = ch.Stderr()
-	in, err := cmd.StdinPipe()
+	cmd.Stdout, cmd.Stderr = ch, ch.Stderr()
+	in, err := cmd.StdinPipe() // git may end before the client has closed its side
 	if err != nil {
-		return 255
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil || cmd.Start() != nil {
 		return 255
 	}
 	go func() {
 		io.Copy(in, ch) // ends when the client or the connection does
 		in.Close()
 	}()
-	io.Copy(ch, out)
-	if cmd.Wait() != nil {
+	if cmd.Run() != nil {
 		return 128
 	}
 	return 0
-}
-
-// converse answers requests of protocol version 2 as the server over HTTP does,
-// where they are the same.
-func converse(ch ssh.Channel, repo *Repo) uint32 {
-	env := append(uploadPackConfig(false, false), "GIT_PROTOCOL=version=2")
-	err := uploadPack(context.Background(), ch, ch.Stderr(), repo, true, env, nil)
-	for err == nil {
-		var request []byte
-		if request, err = readRequest(ch); err == nil {
-			err = uploadPack(context.Background(), ch, ch.Stderr(), repo, false, env, request)
-		}
-	}
-	if err == io.EOF {
-		return 0
-	}
-	return 128
-}
-
-// readRequest reads lines up to a flush. The error is [io.EOF] where a client has no more requests.
-func readRequest(r io.Reader) (request []byte, err error) {
-	for {
-		var size [4]byte
-		if _, err := io.ReadFull(r, size[:]); err != nil {
-			return nil, err
-		}
-		n, err := strconv.ParseUint(string(size[:]), 16, 16)
-		if err != nil {
-			return nil, err
-		}
-		request = append(request, size[:]...)
-		line := make([]byte, max(n, 4)-4)
-		if _, err := io.ReadFull(r, line); err != nil {
-			return nil, err
-		}
-		if request = append(request, line...); n > 0 {
-			continue
-		}
-		if len(request) == len(size) {
-			return nil, io.EOF
-		}
-		return request, nil
-	}
 }

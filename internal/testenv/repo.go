@@ -34,10 +34,6 @@ type Repo struct {
 	env    []string
 	ticks  int
 	sha256 bool
-
-	mu      sync.Mutex
-	objects [sha256.Size]byte // digests of the names of all files below objects, combined
-	known   bool              // git did not run since, which may change them
 }
 
 // NewRepo makes an empty repository whose HEAD is refs/heads/main.
@@ -50,7 +46,7 @@ func NewRepo(t testing.TB) *Repo {
 // objects in them, are written without git, which takes its time.
 func NewRepoIn(t testing.TB, format string) *Repo {
 	t.Helper()
-	r := &Repo{Dir: filepath.Join(t.TempDir(), "repo.git"), t: t, env: GitEnv(t), sha256: format == "sha256", known: true}
+	r := &Repo{Dir: filepath.Join(t.TempDir(), "repo.git"), t: t, env: GitEnv(t), sha256: format == "sha256"}
 	config := "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = " + format + "\n"
 	if format == "sha1" {
 		config = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
@@ -204,49 +200,26 @@ func (r *Repo) Object(kind string, raw []byte) string {
 			err = os.WriteFile(name, packed.Bytes(), 0o644)
 		}
 		check(r.t, err)
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.addObject(id[:2] + "/" + id[2:])
 	}
 	return id
 }
 
-// addObject notes a file below objects.
-func (r *Repo) addObject(name string) {
-	for i, b := range sha256.Sum256([]byte(name)) {
-		r.objects[i] ^= b
-	}
-}
-
 // state returns a digest of what the repository holds: its objects, whose names
 // tell what they hold, and the content of all other files.
-func (r *Repo) state() [sha256.Size]byte {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.known {
-		r.objects, r.known = [sha256.Size]byte{}, true
-		objects := os.DirFS(filepath.Join(r.Dir, "objects"))
-		fs.WalkDir(objects, ".", func(name string, d fs.DirEntry, err error) error {
-			if err == nil && !d.IsDir() {
-				r.addObject(name)
-			}
-			return nil
-		})
-	}
+func (r *Repo) state() []byte {
 	sum := sha256.New()
-	sum.Write(r.objects[:])
 	files := os.DirFS(r.Dir)
 	fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
-		if name == "objects" {
-			return fs.SkipDir
-		}
 		if err == nil && !d.IsDir() { // a file that is gone by now was one that git passes over
-			content, _ := fs.ReadFile(files, name)
-			fmt.Fprintf(sum, "%q %q\n", name, content)
+			fmt.Fprintf(sum, "%q ", name)
+			if !strings.HasPrefix(name, "objects/") {
+				content, _ := fs.ReadFile(files, name)
+				fmt.Fprintf(sum, "%q\n", content)
+			}
 		}
 		return nil
 	})
-	return [sha256.Size]byte(sum.Sum(nil))
+	return sum.Sum(nil)
 }
 
 // deflaters are kept, because to make one costs more than what it writes here.
@@ -315,11 +288,7 @@ func (r *Repo) run(in io.Reader, args ...string) string {
 	}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
-	r.mu.Lock()
-	r.known = false
-	r.mu.Unlock()
-	if err != nil {
+	if err := cmd.Run(); err != nil {
 		r.t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, errs.Bytes())
 	}
 	return strings.TrimSuffix(out.String(), "\n")

@@ -43,12 +43,11 @@ type StoreConfig struct {
 	PageSize int // objects on one page at most; 0 is 1000
 
 	// S3
-	Region                     string                       // "" is us-east-1
-	AccessKey, SecretKey       string                       // want signatures (AWS4-HMAC-SHA256)
-	SessionToken               string                       // that goes with the keys
-	LDAPUsername, LDAPPassword string                       // give temporary keys for them
-	WebIdentityToken           string                       // and for this
-	Arrange                    func(keys []string) []string // what is listed in which order, of keys sorted as bytes
+	Region                     string // "" is us-east-1
+	AccessKey, SecretKey       string // want signatures (AWS4-HMAC-SHA256)
+	SessionToken               string // that goes with the keys
+	LDAPUsername, LDAPPassword string // give temporary keys for them
+	WebIdentityToken           string // and for this
 
 	// Google
 	ServiceAccount string // give tokens for the key of the service account of this e-mail address, see [Store.Key], and want one
@@ -349,29 +348,19 @@ func (b *StoreBucket) list(w http.ResponseWriter, r *http.Request) {
 
 func pageToken(after string) string { return base64.RawURLEncoding.EncodeToString([]byte(after)) }
 
-// fill puts the objects behind the key after on a page; where keys are arranged, after is a position.
+// fill puts the objects behind the key after on a page.
 func (b *StoreBucket) fill(p *storePage, after string) {
 	if b.listed == nil {
 		b.listed = b.names()
 	}
-	at, arranged := 0, b.store.config.Arrange != nil
-	if arranged {
-		at, _ = strconv.Atoi(after)
-	} else if after != "" || p.prefix != "" {
-		var found bool
-		if at, found = slices.BinarySearch(b.listed, max(after, p.prefix)); found && b.listed[at] == after {
-			at++
-		}
+	at, found := slices.BinarySearch(b.listed, max(after, p.prefix))
+	if found && b.listed[at] == after {
+		at++
 	}
-	for ; at < len(b.listed); at++ {
+	for ; at < len(b.listed) && strings.HasPrefix(b.listed[at], p.prefix); at++ {
 		name := b.listed[at]
-		if !strings.HasPrefix(name, p.prefix) {
-			continue
-		}
 		if len(p.names) == p.size {
-			if p.next = pageToken(p.names[p.size-1]); arranged {
-				p.next = pageToken(strconv.Itoa(at))
-			}
+			p.next = pageToken(p.names[p.size-1])
 			return
 		}
 		p.names, p.objects = append(p.names, name), append(p.objects, b.objects[name])
@@ -388,11 +377,7 @@ func (b *StoreBucket) names() []string {
 			names[name] = true
 		}
 	}
-	list := slices.Sorted(maps.Keys(names))
-	if arrange := b.store.config.Arrange; arrange != nil {
-		list = arrange(list)
-	}
-	return list
+	return slices.Sorted(maps.Keys(names))
 }
 
 // give answers a request for an object.
