@@ -502,8 +502,14 @@ func writeXML(w http.ResponseWriter, status int, v any) {
 	w.Write(append([]byte(xml.Header), text...))
 }
 
-func answerJSON(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json")
+// writeJSON answers with a document, of type application/json unless the header says so already.
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(err) // of things that can be written
+	}
+	w.Header().Set("Content-Type", cmp.Or(w.Header().Get("Content-Type"), "application/json"))
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(body)
+	w.Write(text)
 }
