@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -174,7 +173,7 @@ func TestPublishedAgain(t *testing.T) {
 func undigested(t *testing.T, archive []byte) *testenv.Charts {
 	server := testenv.StartCharts(t, testenv.ChartsConfig{})
 	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: archive,
-		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Entry: map[string]any{"digest": nil}})
+		Entry: map[string]any{"digest": nil, "created": "2026-01-02T03:04:05Z"}})
 	return server
 }
 

@@ -33,9 +33,8 @@ const (
 // repository without TLS that has an index in YAML, an ETag and a Last-Modified
 // for each file.
 type ChartsConfig struct {
-	CA     *CA      // serve TLS with a certificate of this authority
-	Names  []string // of the server, besides localhost and 127.0.0.1
-	Mutual bool     // and want client certificates of CA
+	CA     *CA  // serve TLS with a certificate of this authority
+	Mutual bool // and want client certificates of CA
 
 	Username, Password string                   // want basic authentication
 	Allow              func(*http.Request) bool // decide otherwise
@@ -90,7 +89,7 @@ func StartCharts(t testing.TB, c ChartsConfig) *Charts {
 	if c.Path != "" {
 		s.path = strings.TrimSuffix(c.Path, "/")
 	}
-	s.listen(t, s.serve, secured(c.CA, c.Mutual, c.Names), true)
+	s.listen(t, s.serve, secured(c.CA, c.Mutual, nil), true)
 	return s
 }
 
@@ -163,8 +162,7 @@ func (s *Charts) allowed(r *http.Request) bool {
 	if s.config.Allow != nil {
 		return s.config.Allow(r)
 	}
-	user, password, _ := r.BasicAuth()
-	return s.config.Username == "" && s.config.Password == "" || same(user, s.config.Username) && same(password, s.config.Password)
+	return authorized(r, s.config.Username, s.config.Password)
 }
 
 // answer serves one request well.
@@ -223,11 +221,10 @@ type ChartVersion struct {
 	Files         map[string]string // of the archive, by their path below the directory NAME; a Chart.yaml, values.yaml and a template are added where it has none
 	Archive       []byte            // the archive itself, instead of Files
 
-	File    string         // where the archive is, relative to the repository; "" is NAME-VERSION.tgz
-	URLs    []string       // as the index tells them, nil is File alone
-	Digest  string         // as the index tells it, "" is the right one in hex
-	Created time.Time      // as the index tells it, the zero time is a moment that is later with each chart
-	Entry   map[string]any // further fields of the entry in the index; nil takes a field away
+	File   string         // where the archive is, relative to the repository; "" is NAME-VERSION.tgz
+	URLs   []string       // as the index tells them, nil is File alone
+	Digest string         // as the index tells it, "" is the right one in hex
+	Entry  map[string]any // further fields of the entry in the index; nil takes a field away
 }
 
 type chartEntry struct {
@@ -249,10 +246,7 @@ func (s *Charts) Put(v ChartVersion) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.touch()
-	if v.Created.IsZero() {
-		v.Created = s.modified
-	}
-	fields["created"] = v.Created.Format(time.RFC3339Nano)
+	fields["created"] = s.modified.Format(time.RFC3339Nano)
 	overlay(fields, v.Entry)
 	s.drop(v.Name, v.Version)
 	s.entries[v.Name] = append(s.entries[v.Name], chartEntry{v.Version, fields})

@@ -114,10 +114,6 @@ func (p *ProxyServer) track(conn net.Conn) bool {
 	return !p.closed
 }
 
-func (p *ProxyServer) allowed(user, password string) bool {
-	return p.config.Username == "" && p.config.Password == "" || same(user, p.config.Username) && same(password, p.config.Password)
-}
-
 func (p *ProxyServer) serve(w http.ResponseWriter, r *http.Request) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		p.mu.Lock()
@@ -125,8 +121,7 @@ func (p *ProxyServer) serve(w http.ResponseWriter, r *http.Request) {
 		p.mu.Unlock()
 	}
 	sent := &http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}
-	user, password, _ := sent.BasicAuth()
-	if !p.allowed(user, password) {
+	if !authorized(sent, p.config.Username, p.config.Password) {
 		p.note("refused")
 		w.Header().Set("Proxy-Authenticate", `Basic realm="testenv"`)
 		w.WriteHeader(http.StatusProxyAuthRequired)
@@ -236,7 +231,7 @@ func (p *ProxyServer) greetSOCKS(conn net.Conn) (addr string, err error) {
 		conn.Write([]byte{5, 2})
 		read(1) // version
 		user, password := string(read(read(1)[0])), string(read(read(1)[0]))
-		if !p.allowed(user, password) {
+		if !same(user, p.config.Username) || !same(password, p.config.Password) {
 			p.note("refused")
 			conn.Write([]byte{1, 1})
 			return "", errors.New("refused")

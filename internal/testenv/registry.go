@@ -282,14 +282,8 @@ func (g *Registry) allowed(r *http.Request, phase Phase) bool {
 	case c.Bearer != nil:
 		return g.admits(r.Header.Get("Authorization"), r, phase)
 	default:
-		return c.Username == "" && c.Password == "" || g.knows(r)
+		return authorized(r, c.Username, c.Password)
 	}
-}
-
-// knows reports whether a request has the user's name and password.
-func (g *Registry) knows(r *http.Request) bool {
-	user, password, _ := r.BasicAuth()
-	return same(user, g.config.Username) && same(password, g.config.Password)
 }
 
 // admits reports whether the token in a header is good for a request.
@@ -371,7 +365,7 @@ func (g *Registry) issue(w http.ResponseWriter, r *http.Request) {
 // grants reports whether a request for a token comes with credentials.
 func (g *Registry) grants(r *http.Request) bool {
 	if r.Method == http.MethodGet {
-		return g.config.Username != "" && g.knows(r)
+		return g.config.Username != "" && authorized(r, g.config.Username, g.config.Password)
 	}
 	refresh := g.config.Bearer.IdentityToken
 	return refresh != "" && r.FormValue("grant_type") == "refresh_token" && same(r.FormValue("refresh_token"), refresh)

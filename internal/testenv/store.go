@@ -38,7 +38,6 @@ type StoreConfig struct {
 
 	Anonymous bool   // serve who comes without credentials, though some are wanted
 	Token     string // want this bearer token (GCS, Azure)
-	Uses      int    // how many requests what is issued is good for; 0: any number
 
 	PageSize int // objects on one page at most; 0 is 1000
 
@@ -100,7 +99,6 @@ type dialect struct {
 type session struct {
 	secret, token string
 	expires       time.Time
-	uses          int // how many are left, negative: any number
 }
 
 // A refusal is how a store refuses.
@@ -166,7 +164,7 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 func (s *Store) issue(id string) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := &session{token: rand.Text(), uses: cmp.Or(s.config.Uses, -1), expires: s.now().Add(time.Hour)}
+	k := &session{token: rand.Text(), expires: s.now().Add(time.Hour)}
 	if id != "" {
 		k.secret = rand.Text()
 	}
@@ -174,16 +172,12 @@ func (s *Store) issue(id string) *session {
 	return k
 }
 
-// use reports whether what was issued as id is good, once more.
+// use reports whether what was issued as id is good.
 func (s *Store) use(id string) (k *session, known, good bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k = s.issued[id]
-	if k == nil || k.uses == 0 || s.now().After(k.expires) {
-		return k, k != nil, false
-	}
-	k.uses--
-	return k, true, true
+	return k, k != nil, k != nil && s.now().Before(k.expires)
 }
 
 // proved notes what no client may show.
@@ -197,8 +191,8 @@ func (s *Store) proved(proof string) {
 func (s *Store) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range s.issued {
-		k.uses = 0
+	for id, k := range s.issued {
+		s.issued[id] = &session{secret: k.secret, token: k.token}
 	}
 }
 
