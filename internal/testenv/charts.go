@@ -286,7 +286,7 @@ func (s *Charts) prepare(v ChartVersion) (archive []byte, fields map[string]any)
 		}
 		archive = ChartArchive(s.t, within)
 	}
-	check(s.t, yaml.Unmarshal([]byte(files["Chart.yaml"]), &fields))
+	Must(s.t, yaml.Unmarshal([]byte(files["Chart.yaml"]), &fields))
 	fields["name"], fields["version"] = v.Name, v.Version
 	sum := sha256.Sum256(archive)
 	fields["digest"] = cmp.Or(v.Digest, hex.EncodeToString(sum[:]))

@@ -60,14 +60,14 @@ type Session struct {
 func UserKey(t testing.TB, passphrase string) (identity []byte, public ssh.PublicKey) {
 	t.Helper()
 	pub, priv, err := ed25519.GenerateKey(rand.Reader)
-	check(t, err)
+	Must(t, err)
 	block, err := ssh.MarshalPrivateKey(priv, "tester")
 	if passphrase != "" {
 		block, err = ssh.MarshalPrivateKeyWithPassphrase(priv, "tester", []byte(passphrase))
 	}
-	check(t, err)
+	Must(t, err)
 	public, err = ssh.NewPublicKey(pub)
-	check(t, err)
+	Must(t, err)
 	return pem.EncodeToMemory(block), public
 }
 
@@ -91,7 +91,7 @@ func ServeAllSSH(t testing.TB, c SSH, repos map[string]*Repo) *SSHServer {
 		config.AddHostKey(key)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
+	Must(t, err)
 	s.Addr = l.Addr().String()
 	s.wg.Go(func() { s.accept(l, config) })
 	t.Cleanup(func() {
@@ -139,9 +139,9 @@ var hostKeys = map[string]func() (any, error){
 func hostKey(t testing.TB, kind string) ssh.Signer {
 	t.Helper()
 	key, err := hostKeys[kind]()
-	check(t, err)
+	Must(t, err)
 	signer, err := ssh.NewSignerFromKey(key)
-	check(t, err)
+	Must(t, err)
 	return signer
 }
 

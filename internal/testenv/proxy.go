@@ -49,7 +49,7 @@ func ServeProxy(t testing.TB, c Proxy) *ProxyServer {
 	var stop func()
 	if c.Scheme == "socks5" {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		check(t, err)
+		Must(t, err)
 		p.URL, stop = "socks5://"+l.Addr().String(), func() { l.Close() }
 		p.wg.Go(func() { p.acceptSOCKS(l) })
 	} else {

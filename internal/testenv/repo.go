@@ -52,7 +52,7 @@ func NewRepoIn(t testing.TB, format string) *Repo {
 		config = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 	}
 	for _, dir := range []string{"objects/info", "objects/pack", "refs/heads", "refs/tags"} {
-		check(t, os.MkdirAll(filepath.Join(r.Dir, dir), 0o755))
+		Must(t, os.MkdirAll(filepath.Join(r.Dir, dir), 0o755))
 	}
 	r.write("config", config)
 	r.write("HEAD", "ref: refs/heads/main\n")
@@ -63,9 +63,9 @@ func NewRepoIn(t testing.TB, format string) *Repo {
 func (r *Repo) write(name, content string) {
 	r.t.Helper()
 	name = filepath.Join(r.Dir, filepath.FromSlash(name))
-	check(r.t, os.MkdirAll(filepath.Dir(name), 0o755))
-	check(r.t, os.WriteFile(name+".lock", []byte(content), 0o644))
-	check(r.t, os.Rename(name+".lock", name))
+	Must(r.t, os.MkdirAll(filepath.Dir(name), 0o755))
+	Must(r.t, os.WriteFile(name+".lock", []byte(content), 0o644))
+	Must(r.t, os.Rename(name+".lock", name))
 }
 
 // GitEnv returns an environment in which git reads no configuration of the machine.
@@ -196,10 +196,10 @@ func (r *Repo) Object(kind string, raw []byte) string {
 		name = filepath.Join(r.Dir, name) // which nothing reads before a ref leads to it
 		err := os.WriteFile(name, packed.Bytes(), 0o644)
 		if errors.Is(err, fs.ErrNotExist) {
-			check(r.t, os.MkdirAll(filepath.Dir(name), 0o755))
+			Must(r.t, os.MkdirAll(filepath.Dir(name), 0o755))
 			err = os.WriteFile(name, packed.Bytes(), 0o644)
 		}
-		check(r.t, err)
+		Must(r.t, err)
 	}
 	return id
 }
@@ -308,11 +308,11 @@ func (r *Repo) Raw(kind, rev string) []byte {
 func (r *Repo) object(id string) (kind string, content []byte) {
 	r.t.Helper()
 	packed, err := os.ReadFile(filepath.Join(r.Dir, "objects", id[:2], id[2:]))
-	check(r.t, err)
+	Must(r.t, err)
 	z, err := zlib.NewReader(bytes.NewReader(packed))
-	check(r.t, err)
+	Must(r.t, err)
 	whole, err := io.ReadAll(z)
-	check(r.t, err)
+	Must(r.t, err)
 	head, content, _ := bytes.Cut(whole, []byte{0})
 	kind, _, _ = strings.Cut(string(head), " ")
 	return kind, content
