@@ -39,13 +39,12 @@ type ChartsConfig struct {
 	Username, Password string                   // want basic authentication
 	Allow              func(*http.Request) bool // decide otherwise
 
-	Path    string // of the repository below the server, "" is /charts, "/" the server itself
-	JSON    bool   // have an index in JSON
-	Gzip    bool   // compress the index for who accepts that
-	Restamp bool   // write another generated into the index at each request
-	NoETag  bool
-	Weak    bool // ETags are weak
-	NoDate  bool // no Last-Modified
+	Path   string // of the repository below the server, "" is /charts, "/" the server itself
+	JSON   bool   // have an index in JSON
+	Gzip   bool   // compress the index for who accepts that
+	NoETag bool
+	Weak   bool // ETags are weak
+	NoDate bool // no Last-Modified
 
 	Defect *Defect
 }
@@ -67,7 +66,6 @@ type Charts struct {
 	files    map[string]chartFile    // by path below the server
 	raw      []byte                  // the index as it was set, nil when it is written
 	modified time.Time               // the index
-	stamps   int                     // how often the index was stamped
 }
 
 type chartFile struct {
@@ -130,7 +128,7 @@ func (s *Charts) SetIndex(data []byte) {
 // touch makes the index newer than it was.
 func (s *Charts) touch() { s.modified = s.modified.Add(time.Second) }
 
-// Index returns the index as it is given now, not counting [ChartsConfig.Restamp].
+// Index returns the index as it is given now.
 func (s *Charts) Index() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +139,7 @@ func (s *Charts) index() []byte {
 	if s.raw != nil {
 		return s.raw
 	}
-	return s.writeIndex(chartsEpoch.Add(time.Duration(s.stamps) * time.Second))
+	return s.writeIndex()
 }
 
 func (s *Charts) serve(w http.ResponseWriter, r *http.Request) {
@@ -198,10 +196,6 @@ func (s *Charts) file(at string) (chartFile, bool) {
 	if at != s.path+"/index.yaml" {
 		f, ok := s.files[at]
 		return f, ok
-	}
-	if s.config.Restamp {
-		s.stamps++
-		s.touch()
 	}
 	return chartFile{s.index(), s.modified}, true
 }
@@ -316,7 +310,7 @@ func ChartArchive(t testing.TB, files map[string]string) []byte {
 
 // writeIndex writes the index of what the server has: names sorted, of each the
 // highest version first, as the package manager writes it.
-func (s *Charts) writeIndex(generated time.Time) []byte {
+func (s *Charts) writeIndex() []byte {
 	entries := map[string]any{}
 	for name, versions := range s.entries {
 		all := slices.Clone(versions)
@@ -327,7 +321,7 @@ func (s *Charts) writeIndex(generated time.Time) []byte {
 		}
 		entries[name] = fields
 	}
-	doc := map[string]any{"apiVersion": "v1", "entries": entries, "generated": generated.Format(time.RFC3339Nano)}
+	doc := map[string]any{"apiVersion": "v1", "entries": entries, "generated": chartsEpoch.Format(time.RFC3339Nano)}
 	write := yaml.Marshal
 	if s.config.JSON {
 		write = func(v any) ([]byte, error) { return json.MarshalIndent(v, "", "  ") }

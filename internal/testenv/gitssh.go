@@ -71,14 +71,8 @@ func UserKey(t testing.TB, passphrase string) (identity []byte, public ssh.Publi
 	return pem.EncodeToMemory(block), public
 }
 
-// ServeSSH serves a repository as /repo.git over ssh until the test ends.
-func ServeSSH(t testing.TB, c SSH, repo *Repo) *SSHServer {
-	t.Helper()
-	return ServeAllSSH(t, c, map[string]*Repo{"repo.git": repo})
-}
-
-// ServeAllSSH is [ServeSSH] for several repositories, each by its path.
-func ServeAllSSH(t testing.TB, c SSH, repos map[string]*Repo) *SSHServer {
+// ServeSSH serves repositories, each by its path, over ssh until the test ends.
+func ServeSSH(t testing.TB, c SSH, repos map[string]*Repo) *SSHServer {
 	t.Helper()
 	s := &SSHServer{config: c, repos: repos}
 	if c.HostKeys == nil {
@@ -106,7 +100,7 @@ func ServeAllSSH(t testing.TB, c SSH, repos map[string]*Repo) *SSHServer {
 	return s
 }
 
-// Repo returns the URL of the repository.
+// Repo returns the URL of /repo.git.
 func (s *SSHServer) Repo() string { return "ssh://git@" + s.Addr + "/repo.git" }
 
 // KnownHosts returns a line for each host key, with hashed host names when asked to.

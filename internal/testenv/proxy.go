@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,13 +75,6 @@ func ServeProxy(t testing.TB, c Proxy) *ProxyServer {
 		p.wg.Wait()
 	})
 	return p
-}
-
-// WithAuth returns the URL with credentials in it.
-func (p *ProxyServer) WithAuth(user, password string) string {
-	u, _ := url.Parse(p.URL)
-	u.User = url.UserPassword(user, password)
-	return u.String()
 }
 
 // Certificates returns how many requests came with a client certificate for the proxy.

@@ -219,12 +219,6 @@ func TarGzip(t testing.TB, tree fstest.MapFS) Blob {
 	return Blob{MediaType: LayerTarGzip, Data: Gzip(t, Tar(t, Entries(tree)...))}
 }
 
-// TarZstd returns a layer with the files of tree, compressed with zstd.
-func TarZstd(t testing.TB, tree fstest.MapFS) Blob {
-	t.Helper()
-	return Blob{MediaType: LayerTarZstd, Data: Zstd(t, Tar(t, Entries(tree)...))}
-}
-
 // TarPlain returns a layer with the files of tree, not compressed.
 func TarPlain(t testing.TB, tree fstest.MapFS) Blob {
 	t.Helper()
