@@ -52,7 +52,6 @@ type Server struct {
 type Request struct {
 	Method, Path  string // Path with the query
 	Phase         Phase
-	Protocol      string // Git-Protocol header
 	Authorization string
 	Certificate   string // common name of the client's certificate
 	Header        http.Header
@@ -110,8 +109,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 func newRequest(r *http.Request, phase Phase, body []byte) Request {
 	q := Request{
 		Method: r.Method, Path: r.URL.RequestURI(), Phase: phase, Body: body,
-		Protocol: r.Header.Get("Git-Protocol"), Authorization: r.Header.Get("Authorization"),
-		Header: r.Header.Clone(),
+		Authorization: r.Header.Get("Authorization"),
+		Header:        r.Header.Clone(),
 	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		q.Certificate = r.TLS.PeerCertificates[0].Subject.CommonName
