@@ -22,7 +22,7 @@ type CA struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewCA returns a new authority, which nobody trusts.
+// NewCA returns a new authority. Clients trust it only with its certificate.
 func NewCA(t testing.TB) *CA {
 	t.Helper()
 	key := newKey(t)

@@ -41,7 +41,7 @@ type ChartsConfig struct {
 
 	Path   string // of the repository below the server, "" is /charts, "/" the server itself
 	JSON   bool   // have an index in JSON
-	Gzip   bool   // compress the index for who accepts that
+	Gzip   bool   // compress the index for clients that accept gzip
 	NoETag bool
 	Weak   bool // ETags are weak
 	NoDate bool // no Last-Modified

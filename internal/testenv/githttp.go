@@ -188,7 +188,7 @@ func (s *Server) uploadPack(repo *Repo, advertise bool) http.HandlerFunc {
 		if err != nil {
 			return
 		}
-		// Of version 2 filters matter to capabilities and to who asks for one, and any object may be asked for.
+		// In version 2 only capabilities and requests with a filter depend on noFilter, and any object may be asked for.
 		noFilter := s.config.NoFilter && (advertise || protocol == "" || bytes.Contains(body, []byte("filter ")))
 		env := append(uploadPackConfig(noFilter, s.config.NoAnyWant && protocol == ""), "GIT_PROTOCOL="+protocol)
 		uploadPack(r.Context(), w, repo, advertise, env, body) // upload-pack says itself what is wrong

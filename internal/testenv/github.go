@@ -41,7 +41,7 @@ type GitHubServer struct {
 }
 
 // ServeGitHub serves the API below / and /api/v3 until the test ends. It issues
-// tokens to who proves to be the app with a JSON web token.
+// tokens to clients whose JSON web token is signed with the key of the app.
 func ServeGitHub(t testing.TB, c GitHub) *GitHubServer {
 	t.Helper()
 	if c.Now == nil {

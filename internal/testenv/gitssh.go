@@ -23,7 +23,7 @@ import (
 
 // SSH says how [ServeSSH] serves.
 type SSH struct {
-	Users     []ssh.PublicKey // who may log in, whatever the user name
+	Users     []ssh.PublicKey // keys that may log in, whatever the user name
 	HostKeys  []string        // types of host keys; default ed25519, ecdsa, rsa
 	NoEnv     bool            // do not accept GIT_PROTOCOL: version 0
 	NoAnyWant bool            // version 0: only tips of refs can be asked for

@@ -56,7 +56,7 @@ func ServeProxy(t testing.TB, c Proxy) *ProxyServer {
 		h.Config.ErrorLog = quiet
 		if c.Scheme == "https" {
 			h.TLS = c.CA.ServerConfig(false)
-			h.TLS.ClientAuth = tls.RequestClientCert // asks for one, and notes who shows it
+			h.TLS.ClientAuth = tls.RequestClientCert // it asks for a certificate, and counts the clients that send one
 			h.StartTLS()
 		} else {
 			h.Start()

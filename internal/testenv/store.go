@@ -36,7 +36,7 @@ type StoreConfig struct {
 	Names  []string // of the server, besides localhost and 127.0.0.1; buckets of S3 are served as BUCKET.NAME too
 	Mutual bool     // and want client certificates of CA
 
-	Anonymous bool   // serve who comes without credentials, though some are wanted
+	Anonymous bool   // serve clients without credentials, although some are wanted
 	Token     string // want this bearer token (GCS, Azure)
 
 	PageSize int // objects on one page at most; 0 is 1000
