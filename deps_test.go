@@ -110,7 +110,7 @@ var rooms = map[string]room{
 	"internal/httpserve/pagetest":     {test: true},
 	"internal/testenv/measure":        {test: true},
 	"internal/schematest":             {imports: "internal/document source source/schema", modules: "github.com/santhosh-tekuri/jsonschema/v6 golang.org/x/text", test: true},
-	"internal/testenv":                {imports: "internal/transport", modules: "github.com/aws/aws-sdk-go-v2 github.com/aws/smithy-go github.com/golang-jwt/jwt/v5 golang.org/x/crypto golang.org/x/sys golang.org/x/tools github.com/google/go-containerregistry github.com/opencontainers/image-spec github.com/opencontainers/go-digest github.com/klauspost/compress github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3", test: true},
+	"internal/testenv":                {imports: "internal/transport", modules: "github.com/aws/aws-sdk-go-v2 github.com/aws/smithy-go github.com/golang-jwt/jwt/v5 golang.org/x/crypto golang.org/x/sys golang.org/x/tools github.com/google/go-containerregistry github.com/opencontainers/image-spec github.com/opencontainers/go-digest github.com/klauspost/compress golang.org/x/mod sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3", test: true},
 	"source/login/internal/logintest": {imports: "artifact source git oci internal/testenv", test: true},
 	"source/sourcetest":               {imports: "artifact source", test: true},
 }

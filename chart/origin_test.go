@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -175,7 +174,7 @@ func TestPublishedAgain(t *testing.T) {
 func undigested(t *testing.T, archive []byte) *testenv.Charts {
 	server := testenv.StartCharts(t, testenv.ChartsConfig{})
 	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: archive,
-		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Entry: map[string]any{"digest": nil}})
+		Entry: map[string]any{"digest": nil, "created": "2026-01-02T03:04:05Z"}})
 	return server
 }
 
@@ -331,7 +330,7 @@ func TestFailuresOfTrees(t *testing.T) {
 
 		{"verification of what a tree holds", good(), func(c *source.PkgChart) {
 			c.Spec.Verify = &source.OCIRepositoryVerification{Provider: "cosign", SecretRef: &source.LocalReference{Name: "keys"}}
-		}, stalled, "SourceVerified", "VerificationError", "PkgRepository only"},
+		}, stalled, "SourceVerified", "VerificationError", "charts of a PkgRepository"},
 		{"a kind that holds no charts", good(), func(c *source.PkgChart) { c.Spec.SourceRef.Kind = "ExternalArtifact" }, stalled, "Stalled", "UnsupportedSourceKind", "PkgRepository"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -88,8 +88,13 @@ func TestRepositoryInAnotherOrderIsNoNewArtifact(t *testing.T) {
 // TestRepositoryLostArtifactOfBytesThatAreGone uses a server that sets a new timestamp at
 // each request, so that the lost bytes cannot be fetched again.
 func TestRepositoryLostArtifactOfBytesThatAreGone(t *testing.T) {
-	r := newRepositorySetup(t, testenv.ChartsConfig{Restamp: true})
-	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
+	var r *repositorySetup
+	stamp := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r = newRepositorySetup(t, testenv.ChartsConfig{Allow: func(*http.Request) bool {
+		stamp = stamp.Add(time.Second)
+		r.s.SetIndex(fmt.Appendf(nil, "apiVersion: v1\nentries:\n  web:\n  - name: web\n    version: 1.0.0\n    urls: [web.tgz]\ngenerated: %q\n", stamp.Format(time.RFC3339)))
+		return true
+	}})
 	obj := r.object(nil)
 	r.run(obj, source.Stored)
 	r.run(obj, source.Unchanged)

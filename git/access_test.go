@@ -134,7 +134,7 @@ func TestSSH(t *testing.T) {
 	identity, public := testenv.UserKey(t, "")
 	locked, lockedPublic := testenv.UserKey(t, "open sesame")
 	stranger, _ := testenv.UserKey(t, "")
-	s := testenv.ServeSSH(t, testenv.SSH{Users: []ssh.PublicKey{public, lockedPublic}}, repo)
+	s := testenv.ServeSSH(t, testenv.SSH{Users: []ssh.PublicKey{public, lockedPublic}}, map[string]*testenv.Repo{"repo.git": repo})
 	id, known := string(identity), string(s.KnownHosts(false))
 	_, other := testenv.UserKey(t, "")
 	elsewhere := strings.Fields(known)[0] + " " + string(ssh.MarshalAuthorizedKey(other))
@@ -163,7 +163,7 @@ func TestProxies(t *testing.T) {
 	identity, public := testenv.UserKey(t, "")
 	plain := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
 	secure := testenv.ServeHTTP(t, testenv.HTTP{CA: ca}, repo)
-	shell := testenv.ServeSSH(t, testenv.SSH{Users: []ssh.PublicKey{public}}, repo)
+	shell := testenv.ServeSSH(t, testenv.SSH{Users: []ssh.PublicKey{public}}, map[string]*testenv.Repo{"repo.git": repo})
 	for _, scheme := range []string{"http", "https", "socks5"} {
 		p := testenv.ServeProxy(t, testenv.Proxy{Scheme: scheme, CA: ca, Username: "proxy", Password: "pr0xy-pass"})
 		for _, target := range []struct {

@@ -213,7 +213,7 @@ func servers(t *testing.T, repo *testenv.Repo) map[string]server {
 func serveSSH(t *testing.T, c testenv.SSH, repos map[string]*testenv.Repo) (*testenv.SSHServer, sourcetest.Secrets) {
 	identity, public := testenv.UserKey(t, "")
 	c.Users = []ssh.PublicKey{public}
-	s := testenv.ServeAllSSH(t, c, repos)
+	s := testenv.ServeSSH(t, c, repos)
 	return s, sourcetest.Secrets{"default/keys": sourcetest.Secret("identity", string(identity), "known_hosts", string(s.KnownHosts(false)))}
 }
 

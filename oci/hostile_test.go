@@ -194,7 +194,7 @@ var hostileLayers = []attack{
 	{name: "bytes when copied", plant: layerOf(func(testing.TB) []byte { return make([]byte, 2<<20) }), limits: artifact.Limits{Bytes: 1 << 20}, spec: copied,
 		reason: layerFailed, says: []string{"more than 1048576", "raise the limit"}},
 	{name: "other bytes behind the archive", plant: func(r *setup) {
-		b := testenv.TarZstd(r, text("a", "two\n"))
+		b := testenv.Blob{MediaType: testenv.LayerTarZstd, Data: testenv.Zstd(r, testenv.Tar(r, testenv.Entries(text("a", "two\n"))...))}
 		b.Data = append(b.Data, "\x50\x2a\x4d\x18\x04\x00\x00\x00skip"...) // decoders skip this frame
 		r.push(b)
 		other := append(b.Data[:len(b.Data)-1:len(b.Data)-1], '!')

@@ -241,7 +241,7 @@ func TestTLS(t *testing.T) {
 			c := rollout.Caller{Secrets: secrets(test.secret...), Wait: waited.wait}
 			defer c.Close()
 			if test.proxy != nil {
-				c.Proxy = proxyAt(test.proxy.WithAuth(test.user, "canary"))
+				c.Proxy = proxyAt(strings.Replace(test.proxy.URL, "://", "://"+test.user+":canary@", 1))
 			}
 			hook := rollout.Hook{Name: "a", URL: test.url, DisableTLS: test.disableTLS, Retries: 2}
 			if test.secret != nil {

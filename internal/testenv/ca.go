@@ -22,7 +22,7 @@ type CA struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewCA returns a new authority, which nobody trusts.
+// NewCA returns a new authority. Clients trust it only with its certificate.
 func NewCA(t testing.TB) *CA {
 	t.Helper()
 	key := newKey(t)
@@ -36,9 +36,9 @@ func NewCA(t testing.TB) *CA {
 		KeyUsage:              x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	check(t, err)
+	Must(t, err)
 	cert, err := x509.ParseCertificate(der)
-	check(t, err)
+	Must(t, err)
 	return &CA{t, cert, key}
 }
 
@@ -101,7 +101,7 @@ func (ca *CA) Server(names ...string) (cert, key []byte) {
 func (ca *CA) ServerConfig(mutual bool, names ...string) *tls.Config {
 	ca.t.Helper()
 	pair, err := tls.X509KeyPair(ca.Server(names...))
-	check(ca.t, err)
+	Must(ca.t, err)
 	c := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	if mutual {
 		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, ca.Pool()
@@ -113,33 +113,26 @@ func (ca *CA) issue(c *x509.Certificate) (cert, key []byte) {
 	ca.t.Helper()
 	priv := newKey(ca.t)
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	check(ca.t, err)
+	Must(ca.t, err)
 	c.SerialNumber, c.NotBefore = serial, ca.cert.NotBefore
 	if c.NotAfter.IsZero() {
 		c.NotAfter = ca.cert.NotAfter
 	}
 	c.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, c, ca.cert, priv.Public(), ca.key)
-	check(ca.t, err)
+	Must(ca.t, err)
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(priv)
-	check(ca.t, err)
+	Must(ca.t, err)
 	return encode("CERTIFICATE", der), encode("PRIVATE KEY", pkcs8)
 }
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(t, err)
+	Must(t, err)
 	return key
 }
 
 func encode(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

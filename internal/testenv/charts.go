@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Masterminds/semver/v3"
+	"golang.org/x/mod/semver"
 	"sigs.k8s.io/yaml"
 )
 
@@ -33,20 +33,18 @@ const (
 // repository without TLS that has an index in YAML, an ETag and a Last-Modified
 // for each file.
 type ChartsConfig struct {
-	CA     *CA      // serve TLS with a certificate of this authority
-	Names  []string // of the server, besides localhost and 127.0.0.1
-	Mutual bool     // and want client certificates of CA
+	CA     *CA  // serve TLS with a certificate of this authority
+	Mutual bool // and want client certificates of CA
 
 	Username, Password string                   // want basic authentication
 	Allow              func(*http.Request) bool // decide otherwise
 
-	Path    string // of the repository below the server, "" is /charts, "/" the server itself
-	JSON    bool   // have an index in JSON
-	Gzip    bool   // compress the index for who accepts that
-	Restamp bool   // write another generated into the index at each request
-	NoETag  bool
-	Weak    bool // ETags are weak
-	NoDate  bool // no Last-Modified
+	Path   string // of the repository below the server, "" is /charts, "/" the server itself
+	JSON   bool   // have an index in JSON
+	Gzip   bool   // compress the index for clients that accept gzip
+	NoETag bool
+	Weak   bool // ETags are weak
+	NoDate bool // no Last-Modified
 
 	Defect *Defect
 }
@@ -68,7 +66,6 @@ type Charts struct {
 	files    map[string]chartFile    // by path below the server
 	raw      []byte                  // the index as it was set, nil when it is written
 	modified time.Time               // the index
-	stamps   int                     // how often the index was stamped
 }
 
 type chartFile struct {
@@ -90,7 +87,7 @@ func StartCharts(t testing.TB, c ChartsConfig) *Charts {
 	if c.Path != "" {
 		s.path = strings.TrimSuffix(c.Path, "/")
 	}
-	s.listen(t, s.serve, secured(c.CA, c.Mutual, c.Names), true)
+	s.listen(t, s.serve, secured(c.CA, c.Mutual, nil), true)
 	return s
 }
 
@@ -131,7 +128,7 @@ func (s *Charts) SetIndex(data []byte) {
 // touch makes the index newer than it was.
 func (s *Charts) touch() { s.modified = s.modified.Add(time.Second) }
 
-// Index returns the index as it is given now, not counting [ChartsConfig.Restamp].
+// Index returns the index as it is given now.
 func (s *Charts) Index() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +139,7 @@ func (s *Charts) index() []byte {
 	if s.raw != nil {
 		return s.raw
 	}
-	return s.writeIndex(chartsEpoch.Add(time.Duration(s.stamps) * time.Second))
+	return s.writeIndex()
 }
 
 func (s *Charts) serve(w http.ResponseWriter, r *http.Request) {
@@ -163,8 +160,7 @@ func (s *Charts) allowed(r *http.Request) bool {
 	if s.config.Allow != nil {
 		return s.config.Allow(r)
 	}
-	user, password, _ := r.BasicAuth()
-	return s.config.Username == "" && s.config.Password == "" || same(user, s.config.Username) && same(password, s.config.Password)
+	return authorized(r, s.config.Username, s.config.Password)
 }
 
 // answer serves one request well.
@@ -201,10 +197,6 @@ func (s *Charts) file(at string) (chartFile, bool) {
 		f, ok := s.files[at]
 		return f, ok
 	}
-	if s.config.Restamp {
-		s.stamps++
-		s.touch()
-	}
 	return chartFile{s.index(), s.modified}, true
 }
 
@@ -223,11 +215,10 @@ type ChartVersion struct {
 	Files         map[string]string // of the archive, by their path below the directory NAME; a Chart.yaml, values.yaml and a template are added where it has none
 	Archive       []byte            // the archive itself, instead of Files
 
-	File    string         // where the archive is, relative to the repository; "" is NAME-VERSION.tgz
-	URLs    []string       // as the index tells them, nil is File alone
-	Digest  string         // as the index tells it, "" is the right one in hex
-	Created time.Time      // as the index tells it, the zero time is a moment that is later with each chart
-	Entry   map[string]any // further fields of the entry in the index; nil takes a field away
+	File   string         // where the archive is, relative to the repository; "" is NAME-VERSION.tgz
+	URLs   []string       // as the index tells them, nil is File alone
+	Digest string         // as the index tells it, "" is the right one in hex
+	Entry  map[string]any // further fields of the entry in the index; nil takes a field away
 }
 
 type chartEntry struct {
@@ -249,10 +240,7 @@ func (s *Charts) Put(v ChartVersion) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.touch()
-	if v.Created.IsZero() {
-		v.Created = s.modified
-	}
-	fields["created"] = v.Created.Format(time.RFC3339Nano)
+	fields["created"] = s.modified.Format(time.RFC3339Nano)
 	overlay(fields, v.Entry)
 	s.drop(v.Name, v.Version)
 	s.entries[v.Name] = append(s.entries[v.Name], chartEntry{v.Version, fields})
@@ -292,7 +280,7 @@ func (s *Charts) prepare(v ChartVersion) (archive []byte, fields map[string]any)
 		}
 		archive = ChartArchive(s.t, within)
 	}
-	check(s.t, yaml.Unmarshal([]byte(files["Chart.yaml"]), &fields))
+	Must(s.t, yaml.Unmarshal([]byte(files["Chart.yaml"]), &fields))
 	fields["name"], fields["version"] = v.Name, v.Version
 	sum := sha256.Sum256(archive)
 	fields["digest"] = cmp.Or(v.Digest, hex.EncodeToString(sum[:]))
@@ -322,7 +310,7 @@ func ChartArchive(t testing.TB, files map[string]string) []byte {
 
 // writeIndex writes the index of what the server has: names sorted, of each the
 // highest version first, as the package manager writes it.
-func (s *Charts) writeIndex(generated time.Time) []byte {
+func (s *Charts) writeIndex() []byte {
 	entries := map[string]any{}
 	for name, versions := range s.entries {
 		all := slices.Clone(versions)
@@ -333,7 +321,7 @@ func (s *Charts) writeIndex(generated time.Time) []byte {
 		}
 		entries[name] = fields
 	}
-	doc := map[string]any{"apiVersion": "v1", "entries": entries, "generated": generated.Format(time.RFC3339Nano)}
+	doc := map[string]any{"apiVersion": "v1", "entries": entries, "generated": chartsEpoch.Format(time.RFC3339Nano)}
 	write := yaml.Marshal
 	if s.config.JSON {
 		write = func(v any) ([]byte, error) { return json.MarshalIndent(v, "", "  ") }
@@ -346,19 +334,7 @@ func (s *Charts) writeIndex(generated time.Time) []byte {
 }
 
 // byVersion puts higher versions first, and what is none last.
-func byVersion(a, b chartEntry) int {
-	va, erra := semver.NewVersion(a.version)
-	vb, errb := semver.NewVersion(b.version)
-	switch {
-	case erra == nil && errb == nil:
-		return vb.Compare(va)
-	case erra == nil:
-		return -1
-	case errb == nil:
-		return 1
-	}
-	return 0
-}
+func byVersion(a, b chartEntry) int { return semver.Compare("v"+b.version, "v"+a.version) }
 
 // misbehave answers with an index that does not end.
 func misbehave(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {

@@ -14,7 +14,7 @@ import (
 func URL(t testing.TB, text string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(text)
-	check(t, err)
+	Must(t, err)
 	return u
 }
 
@@ -31,7 +31,7 @@ func Files(pairs ...string) fstest.MapFS {
 func Contents(t testing.TB, tree fs.FS) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	check(t, fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+	Must(t, fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}

@@ -52,7 +52,6 @@ type Server struct {
 type Request struct {
 	Method, Path  string // Path with the query
 	Phase         Phase
-	Protocol      string // Git-Protocol header
 	Authorization string
 	Certificate   string // common name of the client's certificate
 	Header        http.Header
@@ -110,8 +109,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 func newRequest(r *http.Request, phase Phase, body []byte) Request {
 	q := Request{
 		Method: r.Method, Path: r.URL.RequestURI(), Phase: phase, Body: body,
-		Protocol: r.Header.Get("Git-Protocol"), Authorization: r.Header.Get("Authorization"),
-		Header: r.Header.Clone(),
+		Authorization: r.Header.Get("Authorization"),
+		Header:        r.Header.Clone(),
 	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		q.Certificate = r.TLS.PeerCertificates[0].Subject.CommonName
@@ -146,8 +145,13 @@ func (s *Server) allowed(r *http.Request, phase Phase) bool {
 	if want.Bearer != "" {
 		return same(r.Header.Get("Authorization"), "Bearer "+want.Bearer)
 	}
-	user, password, _ := r.BasicAuth()
-	return same(user, want.Username) && same(password, want.Password) || want.Username == "" && want.Password == ""
+	return authorized(r, want.Username, want.Password)
+}
+
+// authorized reports whether a request has the name and the password of a user, or none are wanted.
+func authorized(r *http.Request, username, password string) bool {
+	user, given, _ := r.BasicAuth()
+	return username == "" && password == "" || same(user, username) && same(given, password)
 }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
@@ -184,20 +188,20 @@ func (s *Server) uploadPack(repo *Repo, advertise bool) http.HandlerFunc {
 		if err != nil {
 			return
 		}
-		// Of version 2 filters matter to capabilities and to who asks for one, and any object may be asked for.
+		// In version 2 only capabilities and requests with a filter depend on noFilter, and any object may be asked for.
 		noFilter := s.config.NoFilter && (advertise || protocol == "" || bytes.Contains(body, []byte("filter ")))
 		env := append(uploadPackConfig(noFilter, s.config.NoAnyWant && protocol == ""), "GIT_PROTOCOL="+protocol)
-		uploadPack(r.Context(), w, io.Discard, repo, advertise, env, body) // upload-pack says itself what is wrong
+		uploadPack(r.Context(), w, repo, advertise, env, body) // upload-pack says itself what is wrong
 	}
 }
 
 // uploadPack writes what git upload-pack answers to one request. Git is asked
 // once for an answer, as a process costs more than most tests do.
-func uploadPack(ctx context.Context, w, complaints io.Writer, repo *Repo, advertise bool, env []string, body []byte) error {
+func uploadPack(ctx context.Context, w io.Writer, repo *Repo, advertise bool, env []string, body []byte) {
 	asked := newQuestion(repo, advertise, env, body)
 	if answer, ok := answers.Load(asked); ok {
-		_, err := w.Write(answer.([]byte))
-		return err
+		w.Write(answer.([]byte))
+		return
 	}
 	args := []string{"upload-pack", "--stateless-rpc"}
 	if advertise {
@@ -206,22 +210,16 @@ func uploadPack(ctx context.Context, w, complaints io.Writer, repo *Repo, advert
 	ctx, cancel := context.WithCancel(ctx)
 	cmd := exec.CommandContext(ctx, "git", append(args, ".")...)
 	defer func() { cancel(); cmd.Wait() }() // also when a defect ends the handler by a panic
-	cmd.Dir, cmd.Stdin, cmd.Stderr, cmd.Env = repo.Dir, bytes.NewReader(body), complaints, slices.Concat(repo.env, env)
+	cmd.Dir, cmd.Stdin, cmd.Env = repo.Dir, bytes.NewReader(body), slices.Concat(repo.env, env)
 	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		return err
+	if err != nil || cmd.Start() != nil {
+		return
 	}
 	var answer bytes.Buffer
-	if _, err = io.Copy(io.MultiWriter(w, &answer), out); err == nil {
-		err = cmd.Wait()
-	}
-	if err == nil && answer.Len() <= 1<<20 && asked == newQuestion(repo, advertise, env, body) {
+	_, err = io.Copy(io.MultiWriter(w, &answer), out)
+	if err == nil && cmd.Wait() == nil && answer.Len() <= 1<<20 && asked == newQuestion(repo, advertise, env, body) {
 		answers.Store(asked, answer.Bytes())
 	}
-	return err
 }
 
 // answers of git upload-pack by their questions.
@@ -237,8 +235,7 @@ func newQuestion(repo *Repo, advertise bool, env []string, body []byte) question
 	if advertise && slices.Contains(env, "GIT_PROTOCOL=version=2") {
 		state, _ = os.ReadFile(filepath.Join(repo.Dir, "config"))
 	} else {
-		held := repo.state()
-		state = held[:]
+		state = repo.state()
 	}
 	return question(sha256.Sum256(fmt.Appendf(nil, "%v %q %q %q", advertise, env, body, state)))
 }

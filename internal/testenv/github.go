@@ -41,7 +41,7 @@ type GitHubServer struct {
 }
 
 // ServeGitHub serves the API below / and /api/v3 until the test ends. It issues
-// tokens to who proves to be the app with a JSON web token.
+// tokens to clients whose JSON web token is signed with the key of the app.
 func ServeGitHub(t testing.TB, c GitHub) *GitHubServer {
 	t.Helper()
 	if c.Now == nil {
@@ -111,16 +111,16 @@ func (s *GitHubServer) serve(w http.ResponseWriter, r *http.Request) {
 
 func (s *GitHubServer) answer(w http.ResponseWriter, r *http.Request, path string, body []byte) {
 	if doubt := s.doubt(r); doubt != "" {
-		answerJSON(w, http.StatusUnauthorized, map[string]any{"message": doubt})
+		writeJSON(w, http.StatusUnauthorized, map[string]any{"message": doubt})
 		return
 	}
 	if account, ok := strings.CutSuffix(path, "/installation"); ok && r.Method == http.MethodGet {
 		id, ok := s.config.Installations[strings.TrimPrefix(account, "/")]
 		if !ok {
-			answerJSON(w, http.StatusNotFound, map[string]any{"message": "Not Found"})
+			writeJSON(w, http.StatusNotFound, map[string]any{"message": "Not Found"})
 			return
 		}
-		answerJSON(w, http.StatusOK, map[string]any{"id": json.RawMessage(id), "app_slug": "app"})
+		writeJSON(w, http.StatusOK, map[string]any{"id": json.RawMessage(id), "app_slug": "app"})
 		return
 	}
 	s.issue(w, r, path, body)
@@ -129,17 +129,17 @@ func (s *GitHubServer) answer(w http.ResponseWriter, r *http.Request, path strin
 func (s *GitHubServer) issue(w http.ResponseWriter, r *http.Request, path string, body []byte) {
 	id, ok := strings.CutSuffix(strings.TrimPrefix(path, "/app/installations/"), "/access_tokens")
 	if !ok || r.Method != http.MethodPost || !slices.Contains(slices.Collect(maps.Values(s.config.Installations)), id) {
-		answerJSON(w, http.StatusNotFound, map[string]any{"message": "Integration not found"})
+		writeJSON(w, http.StatusNotFound, map[string]any{"message": "Integration not found"})
 		return
 	}
 	var scope struct{ Repositories []string }
 	if err := json.Unmarshal(body, &scope); err != nil {
-		answerJSON(w, http.StatusBadRequest, map[string]any{"message": "Problems parsing JSON"})
+		writeJSON(w, http.StatusBadRequest, map[string]any{"message": "Problems parsing JSON"})
 		return
 	}
 	for _, name := range scope.Repositories {
 		if !slices.Contains(s.config.Repositories, name) {
-			answerJSON(w, http.StatusUnprocessableEntity, map[string]any{"message": "There is at least one repository that is not accessible"})
+			writeJSON(w, http.StatusUnprocessableEntity, map[string]any{"message": "There is at least one repository that is not accessible"})
 			return
 		}
 	}
@@ -148,7 +148,7 @@ func (s *GitHubServer) issue(w http.ResponseWriter, r *http.Request, path string
 	token, expires := tokenName(s.issued), s.config.Now().Add(time.Hour)
 	s.tokens[token] = expires
 	s.mu.Unlock()
-	answerJSON(w, http.StatusCreated, map[string]any{"token": token, "expires_at": expires.UTC().Format(time.RFC3339)})
+	writeJSON(w, http.StatusCreated, map[string]any{"token": token, "expires_at": expires.UTC().Format(time.RFC3339)})
 }
 
 // doubt returns what GitHub says against the JSON web token of r, "" when it accepts it.

@@ -1,7 +1,6 @@
 package testenv
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -14,7 +13,6 @@ import (
 	"net"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,7 +23,7 @@ import (
 
 // SSH says how [ServeSSH] serves.
 type SSH struct {
-	Users     []ssh.PublicKey // who may log in, whatever the user name
+	Users     []ssh.PublicKey // keys that may log in, whatever the user name
 	HostKeys  []string        // types of host keys; default ed25519, ecdsa, rsa
 	NoEnv     bool            // do not accept GIT_PROTOCOL: version 0
 	NoAnyWant bool            // version 0: only tips of refs can be asked for
@@ -62,25 +60,19 @@ type Session struct {
 func UserKey(t testing.TB, passphrase string) (identity []byte, public ssh.PublicKey) {
 	t.Helper()
 	pub, priv, err := ed25519.GenerateKey(rand.Reader)
-	check(t, err)
+	Must(t, err)
 	block, err := ssh.MarshalPrivateKey(priv, "tester")
 	if passphrase != "" {
 		block, err = ssh.MarshalPrivateKeyWithPassphrase(priv, "tester", []byte(passphrase))
 	}
-	check(t, err)
+	Must(t, err)
 	public, err = ssh.NewPublicKey(pub)
-	check(t, err)
+	Must(t, err)
 	return pem.EncodeToMemory(block), public
 }
 
-// ServeSSH serves a repository as /repo.git over ssh until the test ends.
-func ServeSSH(t testing.TB, c SSH, repo *Repo) *SSHServer {
-	t.Helper()
-	return ServeAllSSH(t, c, map[string]*Repo{"repo.git": repo})
-}
-
-// ServeAllSSH is [ServeSSH] for several repositories, each by its path.
-func ServeAllSSH(t testing.TB, c SSH, repos map[string]*Repo) *SSHServer {
+// ServeSSH serves repositories, each by its path, over ssh until the test ends.
+func ServeSSH(t testing.TB, c SSH, repos map[string]*Repo) *SSHServer {
 	t.Helper()
 	s := &SSHServer{config: c, repos: repos}
 	if c.HostKeys == nil {
@@ -93,7 +85,7 @@ func ServeAllSSH(t testing.TB, c SSH, repos map[string]*Repo) *SSHServer {
 		config.AddHostKey(key)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
+	Must(t, err)
 	s.Addr = l.Addr().String()
 	s.wg.Go(func() { s.accept(l, config) })
 	t.Cleanup(func() {
@@ -108,7 +100,7 @@ func ServeAllSSH(t testing.TB, c SSH, repos map[string]*Repo) *SSHServer {
 	return s
 }
 
-// Repo returns the URL of the repository.
+// Repo returns the URL of /repo.git.
 func (s *SSHServer) Repo() string { return "ssh://git@" + s.Addr + "/repo.git" }
 
 // KnownHosts returns a line for each host key, with hashed host names when asked to.
@@ -141,9 +133,9 @@ var hostKeys = map[string]func() (any, error){
 func hostKey(t testing.TB, kind string) ssh.Signer {
 	t.Helper()
 	key, err := hostKeys[kind]()
-	check(t, err)
+	Must(t, err)
 	signer, err := ssh.NewSignerFromKey(key)
-	check(t, err)
+	Must(t, err)
 	return signer
 }
 
@@ -236,70 +228,19 @@ func (s *SSHServer) exec(session Session, ch ssh.Channel) uint32 {
 		fmt.Fprintf(ch.Stderr(), "fatal: %q is not served here\n", session.Command)
 		return 128
 	}
-	if session.Protocol == "version=2" {
-		return converse(ch, repo)
-	}
 	cmd := exec.Command("git", "upload-pack", repo.Dir)
 	cmd.Env = slices.Concat(repo.env, uploadPackConfig(false, s.config.NoAnyWant), []string{"GIT_PROTOCOL=" + session.Protocol})
-	cmd.Stderr = ch.Stderr()
-	in, err := cmd.StdinPipe()
+	cmd.Stdout, cmd.Stderr = ch, ch.Stderr()
+	in, err := cmd.StdinPipe() // git may end before the client has closed its side
 	if err != nil {
-		return 255
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil || cmd.Start() != nil {
 		return 255
 	}
 	go func() {
 		io.Copy(in, ch) // ends when the client or the connection does
 		in.Close()
 	}()
-	io.Copy(ch, out)
-	if cmd.Wait() != nil {
+	if cmd.Run() != nil {
 		return 128
 	}
 	return 0
-}
-
-// converse answers requests of protocol version 2 as the server over HTTP does,
-// where they are the same.
-func converse(ch ssh.Channel, repo *Repo) uint32 {
-	env := append(uploadPackConfig(false, false), "GIT_PROTOCOL=version=2")
-	err := uploadPack(context.Background(), ch, ch.Stderr(), repo, true, env, nil)
-	for err == nil {
-		var request []byte
-		if request, err = readRequest(ch); err == nil {
-			err = uploadPack(context.Background(), ch, ch.Stderr(), repo, false, env, request)
-		}
-	}
-	if err == io.EOF {
-		return 0
-	}
-	return 128
-}
-
-// readRequest reads lines up to a flush. The error is [io.EOF] where a client has no more requests.
-func readRequest(r io.Reader) (request []byte, err error) {
-	for {
-		var size [4]byte
-		if _, err := io.ReadFull(r, size[:]); err != nil {
-			return nil, err
-		}
-		n, err := strconv.ParseUint(string(size[:]), 16, 16)
-		if err != nil {
-			return nil, err
-		}
-		request = append(request, size[:]...)
-		line := make([]byte, max(n, 4)-4)
-		if _, err := io.ReadFull(r, line); err != nil {
-			return nil, err
-		}
-		if request = append(request, line...); n > 0 {
-			continue
-		}
-		if len(request) == len(size) {
-			return nil, io.EOF
-		}
-		return request, nil
-	}
 }

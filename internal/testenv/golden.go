@@ -28,7 +28,7 @@ func Golden(t *testing.T, pattern string, update bool, do func(t *testing.T, inp
 	for _, name := range archives {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
 			archive, err := txtar.ParseFile(name)
-			check(t, err)
+			Must(t, err)
 			want := map[string]string{}
 			var files []txtar.File
 			for _, f := range archive.Files {
@@ -48,7 +48,7 @@ func Golden(t *testing.T, pattern string, update bool, do func(t *testing.T, inp
 				delete(want, got.Name)
 			}
 			if update {
-				check(t, os.WriteFile(name, txtar.Format(&txtar.Archive{Comment: archive.Comment, Files: files}), 0o644))
+				Must(t, os.WriteFile(name, txtar.Format(&txtar.Archive{Comment: archive.Comment, Files: files}), 0o644))
 			} else if len(want) > 0 {
 				t.Errorf("%s has files that nothing makes: %q", name, want)
 			}
@@ -62,7 +62,7 @@ func load(t *testing.T, files []txtar.File) []txtar.File {
 	for i, f := range files {
 		if strings.HasPrefix(f.Name, "../") {
 			data, err := os.ReadFile(f.Name)
-			check(t, err)
+			Must(t, err)
 			files[i] = txtar.File{Name: path.Base(f.Name), Data: data}
 		}
 	}

@@ -5,9 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 )
@@ -73,13 +71,6 @@ func (l *LFS) Add(content string) (pointer string) {
 // LFSPointer writes a pointer.
 func LFSPointer(oid string, size int) string {
 	return fmt.Sprintf("version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %d\n", oid, size)
-}
-
-// OIDs returns what is stored.
-func (l *LFS) OIDs() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Sorted(maps.Keys(l.objects))
 }
 
 func (l *LFS) object(oid string) ([]byte, bool) {

@@ -40,6 +40,7 @@ func (n *NGrinder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rest, ok := strings.CutPrefix(r.URL.Path, n.Path+"/perftest/api/")
 	number, action, _ := strings.Cut(rest, "/")
 	id, err := strconv.ParseInt(number, 10, 64)
+	w.Header().Set("Content-Type", "application/json;charset=UTF-8")
 	if !ok || err != nil {
 		http.NotFound(w, r)
 		return
@@ -54,10 +55,10 @@ func (n *NGrinder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case action == "" && r.Method == http.MethodPut && r.URL.RawQuery == "action=stop" && n.known(id):
 		n.stopped = append(n.stopped, id)
 		if n.Old {
-			reply(w, map[string]any{"success": true})
+			writeJSON(w, http.StatusOK, map[string]any{"success": true})
 		}
 	case n.Old:
-		reply(w, map[string]any{"success": false, "cause": fmt.Sprintf("perftest %d does not exist", id)})
+		writeJSON(w, http.StatusOK, map[string]any{"success": false, "cause": fmt.Sprintf("perftest %d does not exist", id)})
 	default:
 		http.NotFound(w, r)
 	}
@@ -84,22 +85,17 @@ func (n *NGrinder) clone(w http.ResponseWriter, r *http.Request, id int64) {
 	if n.Old {
 		test["status"] = "READY"
 	}
-	reply(w, test)
+	writeJSON(w, http.StatusOK, test)
 }
 
 func (n *NGrinder) status(w http.ResponseWriter, id int64) {
 	state := n.States[min(n.asked, len(n.States)-1)]
 	n.asked++
 	if n.Old {
-		reply(w, map[string]any{"status": []any{map[string]any{"id": id, "status_id": state, "status_type": state, "name": "a state"}}})
+		writeJSON(w, http.StatusOK, map[string]any{"status": []any{map[string]any{"id": id, "status_id": state, "status_type": state, "name": "a state"}}})
 		return
 	}
-	reply(w, map[string]any{"id": id, "status": map[string]any{"name": state, "category": state}, "message": ""})
-}
-
-func reply(w http.ResponseWriter, body any) {
-	w.Header().Set("Content-Type", "application/json;charset=UTF-8")
-	json.NewEncoder(w).Encode(body)
+	writeJSON(w, http.StatusOK, map[string]any{"id": id, "status": map[string]any{"name": state, "category": state}, "message": ""})
 }
 
 // A Concord is a server of processes that answers like Concord. Its fields are
@@ -133,13 +129,14 @@ func (c *Concord) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer c.mu.Unlock()
 	rest, ok := strings.CutPrefix(r.URL.Path, c.Path+"/api/v1/process")
 	id, one := strings.CutPrefix(rest, "/")
+	w.Header().Set("Content-Type", "application/json;charset=UTF-8")
 	switch {
 	case ok && rest == "" && r.Method == http.MethodPost:
 		c.start(w, r)
 	case one && c.known(id) && r.Method == http.MethodGet:
 		state := c.States[min(c.asked, len(c.States)-1)]
 		c.asked++
-		reply(w, map[string]any{"instanceId": id, "kind": "DEFAULT", "status": state, "meta": map[string]any{}})
+		writeJSON(w, http.StatusOK, map[string]any{"instanceId": id, "kind": "DEFAULT", "status": state, "meta": map[string]any{}})
 	case one && c.known(id) && r.Method == http.MethodDelete:
 		c.cancelled = append(c.cancelled, id)
 	default:
@@ -180,5 +177,5 @@ func (c *Concord) start(w http.ResponseWriter, r *http.Request) {
 		fields = append(fields, [2]string{part.FormName(), string(value)})
 	}
 	c.forms = append(c.forms, fields)
-	reply(w, map[string]any{"instanceId": c.ID(len(c.forms) - 1), "ok": true})
+	writeJSON(w, http.StatusOK, map[string]any{"instanceId": c.ID(len(c.forms) - 1), "ok": true})
 }

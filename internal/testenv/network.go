@@ -148,7 +148,7 @@ func PrivateHosts(t testing.TB) []PrivateHost {
 func Listen(t testing.TB, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
+	Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,7 +48,7 @@ func ServeProxy(t testing.TB, c Proxy) *ProxyServer {
 	var stop func()
 	if c.Scheme == "socks5" {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		check(t, err)
+		Must(t, err)
 		p.URL, stop = "socks5://"+l.Addr().String(), func() { l.Close() }
 		p.wg.Go(func() { p.acceptSOCKS(l) })
 	} else {
@@ -57,7 +56,7 @@ func ServeProxy(t testing.TB, c Proxy) *ProxyServer {
 		h.Config.ErrorLog = quiet
 		if c.Scheme == "https" {
 			h.TLS = c.CA.ServerConfig(false)
-			h.TLS.ClientAuth = tls.RequestClientCert // asks for one, and notes who shows it
+			h.TLS.ClientAuth = tls.RequestClientCert // it asks for a certificate, and counts the clients that send one
 			h.StartTLS()
 		} else {
 			h.Start()
@@ -76,13 +75,6 @@ func ServeProxy(t testing.TB, c Proxy) *ProxyServer {
 		p.wg.Wait()
 	})
 	return p
-}
-
-// WithAuth returns the URL with credentials in it.
-func (p *ProxyServer) WithAuth(user, password string) string {
-	u, _ := url.Parse(p.URL)
-	u.User = url.UserPassword(user, password)
-	return u.String()
 }
 
 // Certificates returns how many requests came with a client certificate for the proxy.
@@ -114,10 +106,6 @@ func (p *ProxyServer) track(conn net.Conn) bool {
 	return !p.closed
 }
 
-func (p *ProxyServer) allowed(user, password string) bool {
-	return p.config.Username == "" && p.config.Password == "" || same(user, p.config.Username) && same(password, p.config.Password)
-}
-
 func (p *ProxyServer) serve(w http.ResponseWriter, r *http.Request) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		p.mu.Lock()
@@ -125,8 +113,7 @@ func (p *ProxyServer) serve(w http.ResponseWriter, r *http.Request) {
 		p.mu.Unlock()
 	}
 	sent := &http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}
-	user, password, _ := sent.BasicAuth()
-	if !p.allowed(user, password) {
+	if !authorized(sent, p.config.Username, p.config.Password) {
 		p.note("refused")
 		w.Header().Set("Proxy-Authenticate", `Basic realm="testenv"`)
 		w.WriteHeader(http.StatusProxyAuthRequired)
@@ -236,7 +223,7 @@ func (p *ProxyServer) greetSOCKS(conn net.Conn) (addr string, err error) {
 		conn.Write([]byte{5, 2})
 		read(1) // version
 		user, password := string(read(read(1)[0])), string(read(read(1)[0]))
-		if !p.allowed(user, password) {
+		if !same(user, p.config.Username) || !same(password, p.config.Password) {
 			p.note("refused")
 			conn.Write([]byte{1, 1})
 			return "", errors.New("refused")

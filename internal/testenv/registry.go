@@ -152,7 +152,8 @@ func swells(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler)
 
 // refuseOCI answers as a registry refuses.
 func refuseOCI(w http.ResponseWriter, _ *http.Request, status int, message string) {
-	answerJSON(w, status, map[string]any{"errors": []any{map[string]string{"code": "UNKNOWN", "message": message}}})
+	code := cmp.Or(map[int]string{http.StatusUnauthorized: "UNAUTHORIZED"}[status], "UNKNOWN")
+	writeJSON(w, status, map[string]any{"errors": []any{map[string]string{"code": code, "message": message}}})
 }
 
 // listTags answers with one page, and with the Link to the next one that the inner
@@ -183,7 +184,7 @@ func (g *Registry) listTags(w http.ResponseWriter, r *http.Request) {
 		next := url.Values{"n": {strconv.Itoa(size)}, "last": {list.Tags[size-1]}}
 		w.Header().Set("Link", "<"+r.URL.Path+"?"+next.Encode()+`>; rel="next"`)
 	}
-	writeJSON(w, "application/json", list)
+	writeJSON(w, http.StatusOK, list)
 }
 
 // listReferrers adds what the inner registry leaves out: the artifact type of
@@ -211,7 +212,8 @@ func (g *Registry) listReferrers(w http.ResponseWriter, r *http.Request) {
 	if list.Manifests == nil {
 		list.Manifests = []ocispec.Descriptor{}
 	}
-	writeJSON(w, ocispec.MediaTypeImageIndex, list)
+	w.Header().Set("Content-Type", ocispec.MediaTypeImageIndex)
+	writeJSON(w, http.StatusOK, list)
 }
 
 // putManifest stores a manifest and says whether its subject was understood.
@@ -236,16 +238,6 @@ func (g *Registry) stored(path string) (mediaType string, content []byte) {
 		return "", nil
 	}
 	return rec.Header().Get("Content-Type"), rec.Body.Bytes()
-}
-
-func writeJSON(w http.ResponseWriter, mediaType string, v any) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // of things that can be written
-	}
-	w.Header().Set("Content-Type", mediaType)
-	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
-	w.Write(text)
 }
 
 // Bearer says how a [Registry] uses bearer tokens. The zero value gives them
@@ -290,14 +282,8 @@ func (g *Registry) allowed(r *http.Request, phase Phase) bool {
 	case c.Bearer != nil:
 		return g.admits(r.Header.Get("Authorization"), r, phase)
 	default:
-		return c.Username == "" && c.Password == "" || g.knows(r)
+		return authorized(r, c.Username, c.Password)
 	}
-}
-
-// knows reports whether a request has the user's name and password.
-func (g *Registry) knows(r *http.Request) bool {
-	user, password, _ := r.BasicAuth()
-	return same(user, g.config.Username) && same(password, g.config.Password)
 }
 
 // admits reports whether the token in a header is good for a request.
@@ -350,9 +336,7 @@ func (g *Registry) challenge(w http.ResponseWriter, r *http.Request, phase Phase
 		}
 	}
 	w.Header().Set("WWW-Authenticate", header)
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusUnauthorized)
-	w.Write([]byte(`{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`))
+	refuseOCI(w, r, http.StatusUnauthorized, "authentication required")
 }
 
 // issue gives a token, by GET with basic authentication or by POST of a form.
@@ -369,19 +353,19 @@ func (g *Registry) issue(w http.ResponseWriter, r *http.Request) {
 	anonymous := b.Anonymous && r.Method == http.MethodGet && r.Header.Get("Authorization") == ""
 	switch known := g.grants(r); {
 	case !known && !anonymous:
-		http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`, http.StatusUnauthorized)
+		refuseOCI(w, r, http.StatusUnauthorized, "authentication required")
 		return
 	case !known:
 		scopes = strings.ReplaceAll(scopes, ",push", "")
 	}
 	token := tokenKey + "." + base64.RawURLEncoding.EncodeToString([]byte(scopes)) + "." + rand.Text()
-	writeJSON(w, "application/json", map[string]any{"token": token, "access_token": token, "expires_in": 300})
+	writeJSON(w, http.StatusOK, map[string]any{"token": token, "access_token": token, "expires_in": 300})
 }
 
 // grants reports whether a request for a token comes with credentials.
 func (g *Registry) grants(r *http.Request) bool {
 	if r.Method == http.MethodGet {
-		return g.config.Username != "" && g.knows(r)
+		return g.config.Username != "" && authorized(r, g.config.Username, g.config.Password)
 	}
 	refresh := g.config.Bearer.IdentityToken
 	return refresh != "" && r.FormValue("grant_type") == "refresh_token" && same(r.FormValue("refresh_token"), refresh)

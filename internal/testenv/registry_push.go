@@ -121,7 +121,7 @@ func (g *Registry) refer(repo string, m ocispec.Manifest, d ocispec.Descriptor) 
 	tag := strings.ReplaceAll(m.Subject.Digest.String(), ":", "-")
 	var x ocispec.Index
 	if _, text := g.stored("/v2/" + repo + "/manifests/" + tag); text != nil {
-		check(g.t, json.Unmarshal(text, &x))
+		Must(g.t, json.Unmarshal(text, &x))
 	}
 	d.ArtifactType, d.Annotations = m.ArtifactType, m.Annotations
 	if d.ArtifactType == "" {
@@ -164,7 +164,7 @@ func (g *Registry) put(path, method, mediaType string, content []byte) {
 func (g *Registry) json(v any) []byte {
 	g.t.Helper()
 	text, err := json.Marshal(v)
-	check(g.t, err)
+	Must(g.t, err)
 	return text
 }
 
@@ -219,12 +219,6 @@ func TarGzip(t testing.TB, tree fstest.MapFS) Blob {
 	return Blob{MediaType: LayerTarGzip, Data: Gzip(t, Tar(t, Entries(tree)...))}
 }
 
-// TarZstd returns a layer with the files of tree, compressed with zstd.
-func TarZstd(t testing.TB, tree fstest.MapFS) Blob {
-	t.Helper()
-	return Blob{MediaType: LayerTarZstd, Data: Zstd(t, Tar(t, Entries(tree)...))}
-}
-
 // TarPlain returns a layer with the files of tree, not compressed.
 func TarPlain(t testing.TB, tree fstest.MapFS) Blob {
 	t.Helper()
@@ -262,14 +256,14 @@ func Tar(t testing.TB, entries ...Entry) []byte {
 		if h.Size == 0 {
 			h.Size = int64(len(e.Data))
 		}
-		check(t, w.WriteHeader(&h))
+		Must(t, w.WriteHeader(&h))
 		_, err := w.Write(e.Data)
-		check(t, err)
+		Must(t, err)
 		if int64(len(e.Data)) < h.Size {
 			return out.Bytes()
 		}
 	}
-	check(t, w.Close())
+	Must(t, w.Close())
 	return out.Bytes()
 }
 
@@ -279,8 +273,8 @@ func Gzip(t testing.TB, data []byte) []byte {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
 	_, err := w.Write(data)
-	check(t, err)
-	check(t, w.Close())
+	Must(t, err)
+	Must(t, w.Close())
 	return out.Bytes()
 }
 
@@ -288,7 +282,7 @@ func Gzip(t testing.TB, data []byte) []byte {
 func Zstd(t testing.TB, data []byte) []byte {
 	t.Helper()
 	w, err := zstd.NewWriter(nil)
-	check(t, err)
+	Must(t, err)
 	defer w.Close()
 	return w.EncodeAll(data, nil)
 }
@@ -304,7 +298,7 @@ type Cosign struct {
 func NewCosign(t testing.TB, seed byte) *Cosign {
 	t.Helper()
 	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), bytes.Repeat([]byte{seed}, 32))
-	check(t, err)
+	Must(t, err)
 	return &Cosign{t, key}
 }
 
@@ -312,7 +306,7 @@ func NewCosign(t testing.TB, seed byte) *Cosign {
 func (c *Cosign) Public() []byte {
 	c.t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(c.key.Public())
-	check(c.t, err)
+	Must(c.t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }
 
@@ -323,7 +317,7 @@ func (c *Cosign) Sign(g *Registry, repo string, subject ocispec.Descriptor, clai
 		`"},"type":"cosign container image signature"},"optional":null}`)
 	sum := sha256.Sum256(payload)
 	made, err := ecdsa.SignASN1(rand.Reader, c.key, sum[:])
-	check(c.t, err)
+	Must(c.t, err)
 	g.Push(repo, SignatureTag(subject), Manifest{Layers: []Blob{{
 		MediaType: "application/vnd.dev.cosign.simplesigning.v1+json", Data: payload,
 		Annotations: map[string]string{"dev.cosignproject.cosign/signature": base64.StdEncoding.EncodeToString(made)},

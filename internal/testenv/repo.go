@@ -34,10 +34,6 @@ type Repo struct {
 	env    []string
 	ticks  int
 	sha256 bool
-
-	mu      sync.Mutex
-	objects [sha256.Size]byte // digests of the names of all files below objects, combined
-	known   bool              // git did not run since, which may change them
 }
 
 // NewRepo makes an empty repository whose HEAD is refs/heads/main.
@@ -50,13 +46,13 @@ func NewRepo(t testing.TB) *Repo {
 // objects in them, are written without git, which takes its time.
 func NewRepoIn(t testing.TB, format string) *Repo {
 	t.Helper()
-	r := &Repo{Dir: filepath.Join(t.TempDir(), "repo.git"), t: t, env: GitEnv(t), sha256: format == "sha256", known: true}
+	r := &Repo{Dir: filepath.Join(t.TempDir(), "repo.git"), t: t, env: GitEnv(t), sha256: format == "sha256"}
 	config := "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = " + format + "\n"
 	if format == "sha1" {
 		config = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 	}
 	for _, dir := range []string{"objects/info", "objects/pack", "refs/heads", "refs/tags"} {
-		check(t, os.MkdirAll(filepath.Join(r.Dir, dir), 0o755))
+		Must(t, os.MkdirAll(filepath.Join(r.Dir, dir), 0o755))
 	}
 	r.write("config", config)
 	r.write("HEAD", "ref: refs/heads/main\n")
@@ -67,9 +63,9 @@ func NewRepoIn(t testing.TB, format string) *Repo {
 func (r *Repo) write(name, content string) {
 	r.t.Helper()
 	name = filepath.Join(r.Dir, filepath.FromSlash(name))
-	check(r.t, os.MkdirAll(filepath.Dir(name), 0o755))
-	check(r.t, os.WriteFile(name+".lock", []byte(content), 0o644))
-	check(r.t, os.Rename(name+".lock", name))
+	Must(r.t, os.MkdirAll(filepath.Dir(name), 0o755))
+	Must(r.t, os.WriteFile(name+".lock", []byte(content), 0o644))
+	Must(r.t, os.Rename(name+".lock", name))
 }
 
 // GitEnv returns an environment in which git reads no configuration of the machine.
@@ -200,53 +196,30 @@ func (r *Repo) Object(kind string, raw []byte) string {
 		name = filepath.Join(r.Dir, name) // which nothing reads before a ref leads to it
 		err := os.WriteFile(name, packed.Bytes(), 0o644)
 		if errors.Is(err, fs.ErrNotExist) {
-			check(r.t, os.MkdirAll(filepath.Dir(name), 0o755))
+			Must(r.t, os.MkdirAll(filepath.Dir(name), 0o755))
 			err = os.WriteFile(name, packed.Bytes(), 0o644)
 		}
-		check(r.t, err)
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.addObject(id[:2] + "/" + id[2:])
+		Must(r.t, err)
 	}
 	return id
 }
 
-// addObject notes a file below objects.
-func (r *Repo) addObject(name string) {
-	for i, b := range sha256.Sum256([]byte(name)) {
-		r.objects[i] ^= b
-	}
-}
-
 // state returns a digest of what the repository holds: its objects, whose names
 // tell what they hold, and the content of all other files.
-func (r *Repo) state() [sha256.Size]byte {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.known {
-		r.objects, r.known = [sha256.Size]byte{}, true
-		objects := os.DirFS(filepath.Join(r.Dir, "objects"))
-		fs.WalkDir(objects, ".", func(name string, d fs.DirEntry, err error) error {
-			if err == nil && !d.IsDir() {
-				r.addObject(name)
-			}
-			return nil
-		})
-	}
+func (r *Repo) state() []byte {
 	sum := sha256.New()
-	sum.Write(r.objects[:])
 	files := os.DirFS(r.Dir)
 	fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
-		if name == "objects" {
-			return fs.SkipDir
-		}
 		if err == nil && !d.IsDir() { // a file that is gone by now was one that git passes over
-			content, _ := fs.ReadFile(files, name)
-			fmt.Fprintf(sum, "%q %q\n", name, content)
+			fmt.Fprintf(sum, "%q ", name)
+			if !strings.HasPrefix(name, "objects/") {
+				content, _ := fs.ReadFile(files, name)
+				fmt.Fprintf(sum, "%q\n", content)
+			}
 		}
 		return nil
 	})
-	return [sha256.Size]byte(sum.Sum(nil))
+	return sum.Sum(nil)
 }
 
 // deflaters are kept, because to make one costs more than what it writes here.
@@ -315,11 +288,7 @@ func (r *Repo) run(in io.Reader, args ...string) string {
 	}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
-	r.mu.Lock()
-	r.known = false
-	r.mu.Unlock()
-	if err != nil {
+	if err := cmd.Run(); err != nil {
 		r.t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, errs.Bytes())
 	}
 	return strings.TrimSuffix(out.String(), "\n")
@@ -339,11 +308,11 @@ func (r *Repo) Raw(kind, rev string) []byte {
 func (r *Repo) object(id string) (kind string, content []byte) {
 	r.t.Helper()
 	packed, err := os.ReadFile(filepath.Join(r.Dir, "objects", id[:2], id[2:]))
-	check(r.t, err)
+	Must(r.t, err)
 	z, err := zlib.NewReader(bytes.NewReader(packed))
-	check(r.t, err)
+	Must(r.t, err)
 	whole, err := io.ReadAll(z)
-	check(r.t, err)
+	Must(r.t, err)
 	head, content, _ := bytes.Cut(whole, []byte{0})
 	kind, _, _ = strings.Cut(string(head), " ")
 	return kind, content

@@ -190,7 +190,7 @@ func (d *Defect) answer(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, d.Body)
 }
 
-// credentialsOf returns all that a request says about who sent it, as it came and decoded.
+// credentialsOf returns the credentials of a request, as they came and decoded.
 func credentialsOf(r *http.Request) []string {
 	said := []string{r.Header.Get("Authorization"), r.Header.Get("X-Amz-Security-Token")}
 	if r.URL.Query().Has("sig") {

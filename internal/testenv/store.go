@@ -36,19 +36,17 @@ type StoreConfig struct {
 	Names  []string // of the server, besides localhost and 127.0.0.1; buckets of S3 are served as BUCKET.NAME too
 	Mutual bool     // and want client certificates of CA
 
-	Anonymous bool   // serve who comes without credentials, though some are wanted
+	Anonymous bool   // serve clients without credentials, although some are wanted
 	Token     string // want this bearer token (GCS, Azure)
-	Uses      int    // how many requests what is issued is good for; 0: any number
 
 	PageSize int // objects on one page at most; 0 is 1000
 
 	// S3
-	Region                     string                       // "" is us-east-1
-	AccessKey, SecretKey       string                       // want signatures (AWS4-HMAC-SHA256)
-	SessionToken               string                       // that goes with the keys
-	LDAPUsername, LDAPPassword string                       // give temporary keys for them
-	WebIdentityToken           string                       // and for this
-	Arrange                    func(keys []string) []string // what is listed in which order, of keys sorted as bytes
+	Region                     string // "" is us-east-1
+	AccessKey, SecretKey       string // want signatures (AWS4-HMAC-SHA256)
+	SessionToken               string // that goes with the keys
+	LDAPUsername, LDAPPassword string // give temporary keys for them
+	WebIdentityToken           string // and for this
 
 	// Google
 	ServiceAccount string // give tokens for the key of the service account of this e-mail address, see [Store.Key], and want one
@@ -101,7 +99,6 @@ type dialect struct {
 type session struct {
 	secret, token string
 	expires       time.Time
-	uses          int // how many are left, negative: any number
 }
 
 // A refusal is how a store refuses.
@@ -167,7 +164,7 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 func (s *Store) issue(id string) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := &session{token: rand.Text(), uses: cmp.Or(s.config.Uses, -1), expires: s.now().Add(time.Hour)}
+	k := &session{token: rand.Text(), expires: s.now().Add(time.Hour)}
 	if id != "" {
 		k.secret = rand.Text()
 	}
@@ -175,16 +172,12 @@ func (s *Store) issue(id string) *session {
 	return k
 }
 
-// use reports whether what was issued as id is good, once more.
+// use reports whether what was issued as id is good.
 func (s *Store) use(id string) (k *session, known, good bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k = s.issued[id]
-	if k == nil || k.uses == 0 || s.now().After(k.expires) {
-		return k, k != nil, false
-	}
-	k.uses--
-	return k, true, true
+	return k, k != nil, k != nil && s.now().Before(k.expires)
 }
 
 // proved notes what no client may show.
@@ -198,8 +191,8 @@ func (s *Store) proved(proof string) {
 func (s *Store) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range s.issued {
-		k.uses = 0
+	for id, k := range s.issued {
+		s.issued[id] = &session{secret: k.secret, token: k.token}
 	}
 }
 
@@ -349,29 +342,19 @@ func (b *StoreBucket) list(w http.ResponseWriter, r *http.Request) {
 
 func pageToken(after string) string { return base64.RawURLEncoding.EncodeToString([]byte(after)) }
 
-// fill puts the objects behind the key after on a page; where keys are arranged, after is a position.
+// fill puts the objects behind the key after on a page.
 func (b *StoreBucket) fill(p *storePage, after string) {
 	if b.listed == nil {
 		b.listed = b.names()
 	}
-	at, arranged := 0, b.store.config.Arrange != nil
-	if arranged {
-		at, _ = strconv.Atoi(after)
-	} else if after != "" || p.prefix != "" {
-		var found bool
-		if at, found = slices.BinarySearch(b.listed, max(after, p.prefix)); found && b.listed[at] == after {
-			at++
-		}
+	at, found := slices.BinarySearch(b.listed, max(after, p.prefix))
+	if found && b.listed[at] == after {
+		at++
 	}
-	for ; at < len(b.listed); at++ {
+	for ; at < len(b.listed) && strings.HasPrefix(b.listed[at], p.prefix); at++ {
 		name := b.listed[at]
-		if !strings.HasPrefix(name, p.prefix) {
-			continue
-		}
 		if len(p.names) == p.size {
-			if p.next = pageToken(p.names[p.size-1]); arranged {
-				p.next = pageToken(strconv.Itoa(at))
-			}
+			p.next = pageToken(p.names[p.size-1])
 			return
 		}
 		p.names, p.objects = append(p.names, name), append(p.objects, b.objects[name])
@@ -388,11 +371,7 @@ func (b *StoreBucket) names() []string {
 			names[name] = true
 		}
 	}
-	list := slices.Sorted(maps.Keys(names))
-	if arrange := b.store.config.Arrange; arrange != nil {
-		list = arrange(list)
-	}
-	return list
+	return slices.Sorted(maps.Keys(names))
 }
 
 // give answers a request for an object.
@@ -517,8 +496,14 @@ func writeXML(w http.ResponseWriter, status int, v any) {
 	w.Write(append([]byte(xml.Header), text...))
 }
 
-func answerJSON(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json")
+// writeJSON answers with a document, of type application/json unless the header says so already.
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(err) // of things that can be written
+	}
+	w.Header().Set("Content-Type", cmp.Or(w.Header().Get("Content-Type"), "application/json"))
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(body)
+	w.Write(text)
 }

@@ -194,11 +194,11 @@ func (s *Store) verifySAS(query url.Values, phase Phase) *refusal {
 func azureAuthority(s *Store, w http.ResponseWriter, r *http.Request, phase Phase) {
 	c, base := s.config, s.Base+"/"+s.config.Tenant
 	if phase == FindAuthority {
-		answerJSON(w, http.StatusOK, map[string]any{"issuer": base + "/v2.0", "token_endpoint": base + "/oauth2/v2.0/token", "authorization_endpoint": base + "/oauth2/v2.0/authorize"})
+		writeJSON(w, http.StatusOK, map[string]any{"issuer": base + "/v2.0", "token_endpoint": base + "/oauth2/v2.0/token", "authorization_endpoint": base + "/oauth2/v2.0/authorize"})
 		return
 	}
 	refuse := func(status int, code, text string) {
-		answerJSON(w, status, map[string]any{"error": code, "error_description": text + " Trace ID: 1 Correlation ID: 2"})
+		writeJSON(w, status, map[string]any{"error": code, "error_description": text + " Trace ID: 1 Correlation ID: 2"})
 	}
 	switch {
 	case c.Tenant == "" || r.URL.Path != "/"+c.Tenant+"/oauth2/v2.0/token":
@@ -211,7 +211,7 @@ func azureAuthority(s *Store, w http.ResponseWriter, r *http.Request, phase Phas
 		refuse(401, "invalid_client", "AADSTS7000215: Invalid client secret provided.")
 	default:
 		k := s.issue("")
-		answerJSON(w, http.StatusOK, map[string]any{"token_type": "Bearer", "expires_in": int(time.Until(k.expires).Seconds()), "access_token": k.token})
+		writeJSON(w, http.StatusOK, map[string]any{"token_type": "Bearer", "expires_in": int(time.Until(k.expires).Seconds()), "access_token": k.token})
 	}
 }
 

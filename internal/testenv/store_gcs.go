@@ -74,13 +74,13 @@ func headerGCS(h http.Header, o StoredObject) {
 func refuseGCS(w http.ResponseWriter, r *http.Request, e *refusal) {
 	switch {
 	case r.URL.Path == tokenPath:
-		answerJSON(w, e.status, map[string]string{"error": "invalid_grant", "error_description": e.message})
+		writeJSON(w, e.status, map[string]string{"error": "invalid_grant", "error_description": e.message})
 	case r.URL.Query().Get("alt") == "media":
 		w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
 		w.WriteHeader(e.status)
 		w.Write([]byte(e.message))
 	default:
-		answerJSON(w, e.status, map[string]any{"error": map[string]any{"code": e.status, "message": e.message, "errors": []any{map[string]string{"message": e.message, "reason": e.code}}}})
+		writeJSON(w, e.status, map[string]any{"error": map[string]any{"code": e.status, "message": e.message, "errors": []any{map[string]string{"message": e.message, "reason": e.code}}}})
 	}
 }
 
@@ -96,7 +96,8 @@ func pageGCS(_ *Store, w http.ResponseWriter, _ *http.Request, p storePage) {
 	if items != nil {
 		page["items"] = items
 	}
-	writeJSON(w, "application/json; charset=UTF-8", page)
+	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+	writeJSON(w, http.StatusOK, page)
 }
 
 func verifyGCS(s *Store, r *http.Request, _ []byte, _ Phase) *refusal {
@@ -164,5 +165,5 @@ func exchangeKey(s *Store, w http.ResponseWriter, r *http.Request, _ Phase) {
 		refuseGCS(w, r, &refusal{status: 400, message: problem})
 		return
 	}
-	answerJSON(w, http.StatusOK, map[string]any{"access_token": s.issue("").token, "expires_in": 3599, "token_type": "Bearer"})
+	writeJSON(w, http.StatusOK, map[string]any{"access_token": s.issue("").token, "expires_in": 3599, "token_type": "Bearer"})
 }

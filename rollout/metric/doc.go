@@ -53,9 +53,9 @@
 //
 // # Trust
 //
-// Who writes a canary can have its metricsServer asked, without credentials
-// but those in its URL. Who writes a MetricTemplate chooses where its Secret
-// is shown: placeholders of an address stand in its path and its query, where
+// The author of a canary chooses its metricsServer, which gets no credentials
+// but those in its URL. The author of a MetricTemplate chooses the server that
+// gets its Secret: placeholders of an address stand in its path and its query, where
 // what they stand for is escaped, and may not make the segments . and .. of
 // the path. In PromQL what they stand for is verbatim: an author of a canary
 // with templateVariables writes a part of the query, and may read whatever

@@ -23,9 +23,10 @@
 // Method, path, query, Host, body and trailers arrive as they were sent, and so
 // do the answer and its informational responses. Headers of one hop are
 // removed. X-Forwarded-For, -Host and -Proto are replaced by what the proxy saw,
-// and Forwarded, X-Real-Ip and other X-Forwarded-… removed. An answer that comes before the end of the body
-// ends the connection of the client. CONNECT is refused with 405. Upstreams are spoken to in HTTP/1.1. Bodies have no limit, in size or
-// in time: they are for the server that calls the proxy to set.
+// and Forwarded, X-Real-Ip and other X-Forwarded-… removed. An answer that
+// comes before the end of the body ends the connection of the client. CONNECT is
+// refused with 405. The proxy speaks HTTP/1.1 to upstreams. It does not limit the
+// size of bodies, nor the time they take: the server that calls it does.
 //
 // # Adapters
 //

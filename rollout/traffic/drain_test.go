@@ -163,7 +163,7 @@ func TestUpgrade(t *testing.T) {
 	if _, err := lines.ReadByte(); err == nil {
 		t.Error("it is still open")
 	}
-	if s := p.Stats(); s.Canary.Requests != 1 || s.Canary.Failed != 0 {
+	if s := p.Measured(); s.Requests != 1 || s.Failed != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -216,7 +216,7 @@ func TestScaleDownOfWhatStalls(t *testing.T) {
 			set(t, p, rollout.Routes{Primary: 100})
 			target := p.Target(new(traffic.Adapter))
 			must(t, target.ScaleDown(t.Context()))
-			if s := p.Stats(); s.Running != 0 || s.Canary.Requests != 1 {
+			if s := p.Measured(); s.Running != 0 || s.Requests != 1 {
 				t.Errorf("%+v", s)
 			}
 		})

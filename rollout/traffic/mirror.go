@@ -63,18 +63,13 @@ func (b *body) whole() (text []byte, ok bool) {
 // number of copies and their bodies have a bound: what is over is left out,
 // never waited for.
 func (p *Proxy) mirror(req *http.Request, x *exchange) {
-	limit, free := cmp.Or(p.MirrorBody, 1<<20), false
-	if !upgrades(req) && req.ContentLength <= int64(limit) {
-		select {
-		case p.slots <- struct{}{}:
-			free = true
-		default:
-		}
+	limit := cmp.Or(p.MirrorBody, 1<<20)
+	if upgrades(req) || req.ContentLength > int64(limit) {
+		return
 	}
-	if !free {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.left++
+	select {
+	case p.slots <- struct{}{}:
+	default:
 		return
 	}
 	x.copy = req.Clone(p.ctx) // the handler may have returned when it is sent
@@ -94,7 +89,6 @@ func (p *Proxy) sendCopy(of *exchange) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !whole || !p.routes.Mirrored || p.ctx.Err() != nil {
-		p.left++
 		<-p.slots
 		return
 	}

@@ -61,9 +61,7 @@ type Proxy struct {
 	copyTurn int // of requests that may be mirrored
 	running  map[*exchange]bool
 	idle     chan struct{} // closed when no request to the canary runs
-	windows  [2]*window
-	totals   [2]Counts
-	left     int // copies that were left out
+	window   *window       // of requests to the canary
 }
 
 // A side is one of the two servers.
@@ -93,7 +91,7 @@ func (p *Proxy) build() error {
 	if p.running = map[*exchange]bool{}; p.Now == nil {
 		p.Now = time.Now
 	}
-	p.windows = [2]*window{new(window), new(window)}
+	p.window = new(window)
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.slots = make(chan struct{}, max(0, cmp.Or(p.Mirrors, 64)))
 	p.transport = &http.Transport{
@@ -174,7 +172,7 @@ func (p *Proxy) SetRoutes(_ context.Context, r rollout.Routes) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.routes == all && r != all {
-		p.windows[canary] = new(window)
+		p.window = new(window)
 	}
 	p.routes = r
 	return nil
@@ -196,7 +194,7 @@ type exchange struct {
 	to     side
 	began  time.Time
 	ended  time.Time // when it was counted: zero until then
-	window *window   // that it is counted in
+	window *window   // that it is counted in; nil for one to the primary
 	cut    func()
 	body   *body         // of the request; nil without one
 	copy   *http.Request // that is to be sent to the canary; nil for none
@@ -276,28 +274,30 @@ func (p *Proxy) begin(x *exchange, counted bool) (handler http.Handler, mirror b
 	return p.handlers[x.to], mirror
 }
 
-// add counts x as running. It is called with p.mu held.
+// add notes that x runs, if it is for the canary. It is called with p.mu held.
 func (p *Proxy) add(x *exchange) {
-	x.began, x.window = p.Now(), p.windows[x.to]
-	if x.to == canary {
-		if len(p.running) == 0 {
-			p.idle = make(chan struct{})
-		}
-		p.running[x] = true
+	if x.to == primary {
+		return
 	}
+	if len(p.running) == 0 {
+		p.idle = make(chan struct{})
+	}
+	x.began, x.window, p.running[x] = p.Now(), p.window, true
 }
 
 // end counts x, however it ended: it runs while a panic passes.
 func (p *Proxy) end(x *exchange) {
 	p.sendCopy(x)
+	if x.to == primary {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if x.ended.IsZero() {
 		x.ended = p.Now()
 	}
-	p.totals[x.to].count(x)
 	x.window.count(x)
-	if delete(p.running, x); x.to == canary && len(p.running) == 0 {
+	if delete(p.running, x); len(p.running) == 0 {
 		close(p.idle)
 	}
 }

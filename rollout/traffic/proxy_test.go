@@ -163,7 +163,6 @@ func TestProxyThatIsWrong(t *testing.T) {
 				t.Error(err)
 			}
 			testenv.Equal(t, ask(t, serve(t, test.proxy.ServeHTTP).URL), "500 the proxy is not set up")
-			test.proxy.Stats()
 			test.proxy.Close()
 		})
 	}
@@ -387,9 +386,7 @@ func TestNoUpstream(t *testing.T) {
 				p.HeaderTimeout = 0
 			}
 			testenv.Equal(t, ask(t, front(t, p).URL), test.want)
-			if s := p.Stats(); s.Canary.Failed != 1 || s.Primary.Requests != 0 {
-				t.Errorf("%+v", s)
-			}
+			testenv.Equal(t, p.Measured().Failed, 1)
 		})
 	}
 }
@@ -434,7 +431,7 @@ func TestUpstreamDiesInItsAnswer(t *testing.T) {
 		}
 	}
 	must(t, p.Drain(t.Context()))
-	if s := p.Stats(); s.Canary.Requests != 1 || s.Canary.Failed != 1 || s.Running != 0 {
+	if s := p.Measured(); s.Requests != 1 || s.Failed != 1 || s.Running != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -458,7 +455,7 @@ func TestClientLeaves(t *testing.T) {
 	}
 	<-left
 	must(t, p.Drain(t.Context()))
-	if s := p.Stats(); s.Canary.Requests != 1 || s.Canary.Failed != 0 || s.Canary.Gone != 1 {
+	if s := p.Measured(); s.Requests != 1 || s.Failed != 0 || s.Gone != 1 {
 		t.Errorf("%+v", s)
 	}
 	rate := rollout.Metric{Name: "request-success-rate"}
@@ -481,7 +478,7 @@ func TestBodyThatDoesNotArrive(t *testing.T) {
 	must(t, err)
 	resp.Body.Close()
 	testenv.Equal(t, resp.StatusCode, http.StatusRequestEntityTooLarge, resp.Status)
-	if s := p.Stats(); s.Canary.Failed != 0 || s.Canary.Gone != 2 {
+	if s := p.Measured(); s.Failed != 0 || s.Gone != 2 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -10,35 +10,20 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// Counts are of the requests to a server.
-type Counts struct {
-	Requests int64 // that have ended
-	Failed   int64 // with a status of 500 and above, without an answer, or one that broke off
-	Gone     int64 // whose clients left before there was an answer; the requests that did not fail include them
-}
-
-func (c *Counts) count(x *exchange) {
-	c.Requests++
-	if x.broken || x.status >= 500 {
-		c.Failed++
-	}
-	if x.gone {
-		c.Gone++
-	}
-}
-
 // span is how far back measurements reach, in seconds.
 const span = 3600
 
-// A window counts the requests to a server, second by second. It needs at
+// A window counts the requests to the canary, second by second. It needs at
 // most 6 MB, when there were requests in every second of the hour.
 type window [span]*secondCounts
 
 // secondCounts counts the requests that ended in one second.
 type secondCounts struct {
-	Counts
-	at   int64 // since 1970
-	took histogram
+	at       int64 // since 1970
+	requests int64
+	failed   int64 // with a status of 500 and above, without an answer, or one that broke off
+	gone     int64 // whose clients left before there was an answer; the requests that did not fail include them
+	took     histogram
 }
 
 func (w *window) count(x *exchange) {
@@ -47,8 +32,15 @@ func (w *window) count(x *exchange) {
 	if *s == nil || (*s).at != at {
 		*s = &secondCounts{at: at}
 	}
-	(*s).count(x)
-	(*s).took.add(x.ended.Sub(x.began))
+	c := *s
+	c.requests++
+	if x.broken || x.status >= 500 {
+		c.failed++
+	}
+	if x.gone {
+		c.gone++
+	}
+	c.took.add(x.ended.Sub(x.began))
 }
 
 // sum returns what ended in the last seconds before now, the one that runs included.
@@ -57,9 +49,9 @@ func (w *window) sum(now int64, seconds int) (all secondCounts) {
 		if s == nil || s.at > now || s.at <= now-int64(seconds) {
 			continue
 		}
-		all.Requests += s.Requests
-		all.Failed += s.Failed
-		all.Gone += s.Gone
+		all.requests += s.requests
+		all.failed += s.failed
+		all.gone += s.gone
 		for i, n := range s.took {
 			all.took[i] += n
 		}
@@ -125,28 +117,14 @@ func (p *Proxy) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) 
 	}
 	now, seconds := p.Now().Unix(), int((interval+time.Second-1)/time.Second)
 	p.mu.Lock()
-	s := p.windows[canary].sum(now, seconds)
+	s := p.window.sum(now, seconds)
 	p.mu.Unlock()
-	answered := s.Requests - s.Gone
+	answered := s.requests - s.gone
 	switch {
 	case m.Name == rollout.SuccessRate && answered > 0:
-		return 100 * float64(answered-s.Failed) / float64(answered), nil
-	case m.Name == rollout.RequestDuration && s.Requests > 0:
-		return float64(s.took.quantile(0.99, s.Requests) / time.Millisecond), nil
+		return 100 * float64(answered-s.failed) / float64(answered), nil
+	case m.Name == rollout.RequestDuration && s.requests > 0:
+		return float64(s.took.quantile(0.99, s.requests) / time.Millisecond), nil
 	}
 	return 0, fmt.Errorf("%w for metric %s: no request to the canary ended in the last %s", rollout.ErrNoValues, m.Name, interval)
-}
-
-// Stats are what a proxy did.
-type Stats struct {
-	Primary, Canary Counts
-	Running         int // requests to the canary
-	MirrorsLeftOut  int // copies that were not made: too many, too large, or the body did not arrive
-}
-
-// Stats returns what the proxy did so far.
-func (p *Proxy) Stats() Stats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return Stats{p.totals[primary], p.totals[canary], len(p.running), p.left}
 }

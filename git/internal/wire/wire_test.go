@@ -43,7 +43,7 @@ func serveSSH(t testing.TB, c testenv.SSH, repo *testenv.Repo) *sshServer {
 	if c.Users == nil {
 		c.Users = []ssh.PublicKey{public}
 	}
-	s := &sshServer{SSHServer: testenv.ServeSSH(t, c, repo)}
+	s := &sshServer{SSHServer: testenv.ServeSSH(t, c, map[string]*testenv.Repo{"repo.git": repo})}
 	s.config = wire.SSHConfig{Identity: identity, KnownHosts: s.KnownHosts(false)}
 	return s
 }

@@ -1,0 +1,14 @@
+package traffic
+
+// A Measured is what a proxy knows of the requests to the canary.
+type Measured struct {
+	Requests, Failed, Gone int64
+	Running                int
+}
+
+func (p *Proxy) Measured() Measured {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.window.sum(p.Now().Unix(), span)
+	return Measured{s.requests, s.failed, s.gone, len(p.running)}
+}
