@@ -36,7 +36,7 @@ type gateFlags struct {
 	change api.Change
 }
 
-// A gateCall is a command about gates that runs.
+// A gateCall is a running command about gates.
 type gateCall struct {
 	*program
 	*gateFlags
@@ -44,9 +44,9 @@ type gateCall struct {
 }
 
 // A gateVerb is a command about gates, or about rollback switches. Has names its flags
-// besides those that all have, and says gateOnly if there is none for switches, remote if
-// it does not work on files, select if it is about several, long if it makes requests
-// until it is told to end.
+// besides the common ones, and its properties: gateOnly if rollback switches do not have it,
+// remote if it does not work on files, select if it is about several gates, long if it sends
+// requests for an unlimited time.
 type gateVerb struct {
 	use, short, long, example string
 	has                       string
@@ -79,7 +79,7 @@ They need no token, so anyone who has one can decide. Both expire with the next 
 	{"audit [[NAMESPACE/]NAME]", "Print decisions, newest first", "Audit prints the decisions about KINDs, newest first: who, what and why. Openings that were used up or expired are\nthere too.", `  headgate KIND audit prod/web --limit 10`, "select limit before", (*gateCall).audit},
 }
 
-// gate is the command about gates, and the one about rollback switches.
+// gate returns the command about gates or rollback switches, as kind says.
 func (p *program) gate(kind api.Kind) *cobra.Command {
 	noun, nouns, meaning := "gate", "gates", "a rollout that is waiting there continues"
 	if kind == api.KindRollback {
@@ -154,7 +154,7 @@ func (f *gateFlags) register(c *cobra.Command, verb gateVerb) {
 	f.registerFormat(c, formats...)
 }
 
-// helps is what to do about answers of a test runner, by their status.
+// helps says what to do about an error of the test runner, by its status.
 var helps = map[int]string{
 	401: "the test runner needs a token that is in its file and has not expired: give one with --token-file or the variable HEADGATE_TOKEN",
 	403: "the token does not allow this: give another one with --token-file or the variable HEADGATE_TOKEN, or change its entry in the file of the test runner",
@@ -194,8 +194,8 @@ func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args
 	return err
 }
 
-// gates returns the client of the test runner that the flags name, or one of the files
-// of a test runner that does not run.
+// gates returns a client of the test runner that the flags name, or of the files of a test
+// runner that is not running. The caller must call done when it has finished.
 func (p *program) gates(f *gateFlags) (client *api.Client, done func() error, err error) {
 	if f.state == "" {
 		c, err := p.connect(&f.serverFlags, "HEADGATE_TESTER", defaultServer)
@@ -214,7 +214,7 @@ func (p *program) gates(f *gateFlags) (client *api.Client, done func() error, er
 	case err != nil:
 		return nil, nil, fmt.Errorf("--state: %w", err)
 	}
-	runs, err := testrun.Open(testrun.Config{}) // of which there are none
+	runs, err := testrun.Open(testrun.Config{}) // no runs
 	s := &tester.Server{Gates: gates, Runs: runs}
 	return &api.Client{URL: "http://localhost", HTTP: &http.Client{Transport: inProcess{s.Handler()}}}, gates.Close, err
 }
@@ -232,7 +232,7 @@ func (h inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// completeGates offers the gates that are known, to commands that take one.
+// completeGates completes the arguments of commands that take a gate.
 func (p *program) completeGates(f *gateFlags, most int) cobra.CompletionFunc {
 	return offer(most, func(ctx context.Context, _ *cobra.Command, _ []string) []string {
 		client, done, err := p.gates(f)
@@ -245,7 +245,7 @@ func (p *program) completeGates(f *gateFlags, most int) cobra.CompletionFunc {
 	})
 }
 
-// key returns the gate that an argument names, and has the filter select it.
+// key returns the gate that an argument names, and makes the filter select it.
 func (f *gateFlags) key(args []string) (k api.Key, err error) {
 	if len(args) == 0 {
 		return k, nil
@@ -270,7 +270,7 @@ func (f *gateFlags) key(args []string) (k api.Key, err error) {
 	return api.Key{Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, Gate: cmp.Or(f.Gate, api.DefaultGate)}, nil
 }
 
-// act does an action to a gate, and prints the gate.
+// act returns a function that carries out an action on a gate, and prints the gate.
 func act(action string) func(*gateCall, context.Context, api.Key) error {
 	return func(c *gateCall, ctx context.Context, k api.Key) error {
 		return c.printGate(c.client.Change(ctx, action, k, c.change))
@@ -313,7 +313,7 @@ func (c *gateCall) list(ctx context.Context, _ api.Key) error {
 		return err
 	}
 	var names []string
-	var tests map[api.Key]string // of the revisions that wait
+	var tests map[api.Key]string // tests of the revisions that wait
 	if c.output == "wide" {
 		tests = map[api.Key]string{}
 	}
@@ -332,8 +332,8 @@ func (c *gateCall) list(ctx context.Context, _ api.Key) error {
 	return c.result(&c.outputFlags, map[string][]api.Gate{"gates": append([]api.Gate{}, gates...)}, names, gateLines(gates, tests))
 }
 
-// gateLines are a table of gates; with tests also what callers say of the canaries that
-// wait, and the tests of their revisions.
+// gateLines returns a table of gates. If tests is not nil, the table also has the details of
+// the canaries that wait, and the tests of their revisions.
 func gateLines(gates []api.Gate, tests map[api.Key]string) [][]string {
 	lines := [][]string{{"GATE", "STATE", "FOR", "UNTIL", "CHANGED", "BY", "WAITING", "REASON", "REVISION", "WEIGHT", "STEP", "FAILED", "RUNS"}}
 	for _, g := range gates {
@@ -376,7 +376,7 @@ func (c *gateCall) link(ctx context.Context, k api.Key) error {
 	return c.result(&c.outputFlags, link, nil, [][]string{{"approve", link.Approve}, {"reject", link.Reject}, {"expires", instant(link.Expires)}})
 }
 
-// wait looks at a gate until it is open.
+// wait polls a gate until it is open.
 func (c *gateCall) wait(ctx context.Context, k api.Key) error {
 	const look = 500 * time.Millisecond
 	for lost := false; ; {
@@ -400,8 +400,8 @@ func (c *gateCall) wait(ctx context.Context, k api.Key) error {
 	}
 }
 
-// opensFor reports whether a check of the revision would pass: of that with the
-// checksum, or of the one that waits, or of any when none waits.
+// opensFor reports whether a gate is open for the revision with a checksum. If that is "",
+// it is about the revision that waits, or about any if none waits.
 func opensFor(g api.Gate, checksum string) bool {
 	if !g.Open || g.Checksum == "" || g.Checksum == checksum {
 		return g.Open
@@ -409,7 +409,7 @@ func opensFor(g api.Gate, checksum string) bool {
 	return checksum == "" && (g.Waiting == nil || g.Waiting.Checksum == g.Checksum)
 }
 
-// watch prints the gates there are, and changes until it is interrupted.
+// watch prints the gates, and then changes until it is interrupted.
 func (c *gateCall) watch(ctx context.Context, _ api.Key) error {
 	told := map[api.Key]string{}
 	c.client.Lost, c.Limit = c.lost, 1000
@@ -419,7 +419,7 @@ func (c *gateCall) watch(ctx context.Context, _ api.Key) error {
 			return nil
 		}
 		if g.Waiting != nil {
-			g.Waiting.Last = time.Time{} // which changes with every check
+			g.Waiting.Last = time.Time{} // it changes with every check
 		}
 		text, err := json.Marshal(g)
 		if err != nil || told[g.Key] == string(text) {
@@ -440,7 +440,7 @@ func (c *gateCall) watch(ctx context.Context, _ api.Key) error {
 	})
 }
 
-// pathOf is NAMESPACE/NAME, and /GATE when that is not the default one.
+// pathOf returns NAMESPACE/NAME, followed by /GATE if that is not the default gate.
 func pathOf(k api.Key) string {
 	return strings.TrimSuffix(k.Namespace+"/"+k.Name+"/"+k.Gate, "/"+api.DefaultGate)
 }
@@ -463,7 +463,7 @@ func openFor(g api.Gate) string {
 	return cmp.Or(g.Checksum, "all")
 }
 
-// waiting says who waits.
+// waiting describes the revision that waits at a gate, if any.
 func waiting(g api.Gate) string {
 	if g.Waiting == nil {
 		return ""

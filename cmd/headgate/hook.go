@@ -27,13 +27,13 @@ func (p *program) hook() *cobra.Command {
 	return group("hook", "Call the webhooks of a rollout", p.callHook())
 }
 
-// hookFlags say which webhook is called, and with what.
+// hookFlags say which webhook is called, and with which payload.
 type hookFlags struct {
 	manifestFlags
 	outputFlags
 	tlsFlags
-	hook              rollout.Hook // at a URL
-	bearer, hmac      string       // files
+	hook              rollout.Hook // set by flags for a URL, or from a manifest
+	bearer, hmac      string       // names of files
 	headers           []string
 	payload           rollout.Payload
 	revision, message string
@@ -42,7 +42,7 @@ type hookFlags struct {
 	attempt           time.Duration
 }
 
-// hookURLFlags describe a webhook at a URL: in a manifest fields do.
+// hookURLFlags describe a webhook at a URL. A manifest has fields for that.
 var hookURLFlags = []string{"type", "retries", "insecure-skip-verify", "ca-file", "cert", "key", "bearer-token-file", "header", "hmac-key-file"}
 
 func (p *program) callHook() *cobra.Command {
@@ -136,7 +136,7 @@ func (p *program) runCallHook(c *cobra.Command, f *hookFlags, args []string) (er
 	return nil
 }
 
-// declaredHook finds a webhook of a manifest.
+// declaredHook finds the webhook in a manifest, and returns the Secrets for it.
 func (p *program) declaredHook(c *cobra.Command, f *hookFlags, args []string) (rollout.Secrets, error) {
 	for _, flag := range hookURLFlags {
 		if c.Flags().Changed(flag) {
@@ -165,7 +165,7 @@ func (p *program) declaredHook(c *cobra.Command, f *hookFlags, args []string) (r
 	return nil, usage("canary %s has no webhook %q; there are %s", nameOf(canary), args[last], cmp.Or(strings.Join(names, ", "), "none"))
 }
 
-// hookAt describes the webhook at a URL.
+// hookAt sets the webhook from a URL and flags, and returns the Secrets for it.
 func (f *hookFlags) hookAt(args []string) (rollout.Secrets, error) {
 	if len(args) != 1 {
 		return nil, usage("%d arguments, want one URL; webhooks of a Canary need -f", len(args))
@@ -196,7 +196,7 @@ func (f *hookFlags) hookAt(args []string) (rollout.Secrets, error) {
 	return func(_ context.Context, _, name string) (map[string][]byte, error) { return secrets[name], nil }, nil
 }
 
-// fill completes the payload.
+// fill completes the payload and the webhook with flags and defaults.
 func (f *hookFlags) fill() error {
 	l := &f.payload
 	l.Name, l.Namespace = cmp.Or(l.Name, "app"), cmp.Or(l.Namespace, rollout.DefaultNamespace)
@@ -226,7 +226,7 @@ func (f *hookFlags) fill() error {
 	return nil
 }
 
-// tlsFlags are the certificates for a server that is called.
+// tlsFlags name the files of certificates for a server that is called.
 type tlsFlags struct{ ca, cert, key string }
 
 func (f *tlsFlags) register(c *cobra.Command, server string) {
@@ -236,7 +236,7 @@ func (f *tlsFlags) register(c *cobra.Command, server string) {
 	fl.StringVar(&f.key, "key", "", "`FILE` with the key of --cert")
 }
 
-// read returns them as a Secret has them.
+// read returns the content of the files by the keys that a Secret has.
 func (f *tlsFlags) read() (map[string][]byte, error) {
 	if (f.cert == "") != (f.key == "") {
 		return nil, usage("--cert and --key go together")
@@ -247,7 +247,7 @@ func (f *tlsFlags) read() (map[string][]byte, error) {
 // A keyFile is a flag that names the file of a key of a Secret.
 type keyFile struct{ flag, file, key string }
 
-// readKeys returns the keys of the flags that are given, without line breaks at their ends.
+// readKeys returns the content of the files that are given, by key, without line breaks at the end.
 func readKeys(files ...keyFile) (map[string][]byte, error) {
 	data := map[string][]byte{}
 	for _, f := range files {
@@ -288,12 +288,12 @@ type callDocument struct {
 	Error    string           `json:"error,omitempty"`
 
 	Body      *string `json:"body,omitempty"`
-	Base64    string  `json:"bodyBase64,omitempty"` // of a body that is no UTF-8
+	Base64    string  `json:"bodyBase64,omitempty"` // of a body that is not UTF-8
 	Truncated bool    `json:"bodyTruncated,omitempty"`
 }
 
-// printCall prints what came of a call. The type of the webhook does not accept the answer
-// if there is a refusal.
+// printCall prints the result of a call. Refusal says why there is no answer, or why the type
+// of the webhook does not accept it; nil if it does.
 func (p *program) printCall(f *hookFlags, answer rollout.Answer, refusal error, took time.Duration) error {
 	kind, reason, body := f.hook.Kind(), "", string(answer.Body)
 	verdict := kind.Judge(refusal)
@@ -341,8 +341,8 @@ func (p *program) printCall(f *hookFlags, answer rollout.Answer, refusal error, 
 	return err
 }
 
-// printable returns text whose characters a terminal shows and does not obey:
-// lines stay lines.
+// printable returns text in which characters that could control a terminal are replaced.
+// Line breaks and tabs stay.
 func printable(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, string(utf8.RuneError)), "\r\n", "\n")
 	return strings.Map(func(r rune) rune {

@@ -31,7 +31,7 @@ type testerFlags struct {
 	env         []string
 }
 
-// testerCommand returns the command that sets f.
+// testerCommand returns the command tester, whose flags set f.
 func (p *program) testerCommand(f *testerFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tester",
@@ -70,7 +70,7 @@ within --shutdown-grace, 2 usage.`,
 
 	spanVar(c, &r.Timeout, "run-timeout", time.Hour, "time limit of a run; metadata can set a lower one")
 	fl.Var(spanValue{&r.Timeout}, "timeout", "")
-	_ = fl.MarkHidden("timeout") // what --run-timeout was called; there is such a flag
+	_ = fl.MarkHidden("timeout") // the former name of --run-timeout; it shadows the global --timeout
 	fl.IntVar(&r.Concurrency, "concurrency", 100, "number of runs at the same time")
 	fl.IntVar(&r.Queue, "queue", 1000, "number of requests that wait for a run to end; others are answered 429")
 	bytesVar(c, &f.outputLimit, "output-limit", 256<<10, 1, "`BYTES` of output kept of a run, half from its beginning and half from its end")
@@ -95,10 +95,10 @@ within --shutdown-grace, 2 usage.`,
 	return c
 }
 
-// check completes the server, and says which flag is wrong.
+// check validates the flags and completes the server. The error names a flag.
 func (f *testerFlags) check(lookup func(string) (string, bool)) error {
 	s, r := &f.server, &f.runs
-	busy := []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable} // callers try again
+	busy := []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable} // callers retry after these
 	if err := refuse([]flagRule{
 		{r.Timeout <= 0, "--run-timeout: want more than 0"},
 		{r.Concurrency <= 0, "--concurrency: want more than 0"},
@@ -129,10 +129,10 @@ func (f *testerFlags) check(lookup func(string) (string, bool)) error {
 }
 
 // inherited are the variables of this process that every program gets. HOME and
-// TMPDIR are of the run.
+// TMPDIR are not among them: each run has its own.
 var inherited = []string{"PATH", "TZ", "LANG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"}
 
-// tools sets the environment of programs, and the commands with names.
+// tools sets the environment of programs, and the named commands.
 func (f *testerFlags) tools(lookup func(string) (string, bool)) error {
 	t := &f.server.Tools
 	for i, entry := range append(slices.Clone(inherited), f.env...) {
@@ -172,7 +172,7 @@ func (p *program) runTester(ctx context.Context, f *testerFlags) (err error) {
 	}
 	log := f.log(p.stderr)
 	if _, set := p.lookup("GOGC"); !set {
-		debug.SetGCPercent(400) // a check of a gate leaves garbage only, and what is in use is small
+		debug.SetGCPercent(400) // checks of gates only produce garbage, and the live heap is small
 	}
 	if _, set := p.lookup("GOMEMLIMIT"); !set {
 		debug.SetMemoryLimit(192 << 20)
@@ -199,7 +199,7 @@ func (p *program) runTester(ctx context.Context, f *testerFlags) (err error) {
 	var l *tester.Listener
 	s.Tools.Reaper = new(task.Reaper)
 	if err = s.Tools.Reaper.Adopt(); err == nil {
-		l, err = s.Listen(ctx, f.at)
+		l, err = s.Listen(f.at)
 	}
 	if err != nil {
 		return errors.Join(listenError(err), s.Shutdown(context.WithoutCancel(ctx)))

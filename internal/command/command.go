@@ -1,11 +1,11 @@
-// Package command runs programs that the owner of an object named: without a
-// shell, with the environment that is given and no other, within a time.
+// Package command runs programs that the owner of an object chose: without a
+// shell, with the given environment only, and within the time of a context.
 //
-// A command leads a session and a process group where the system has those. When its context
-// ends the group is asked to end, and killed after a grace: children that it
-// left are in the group and end as well. What a command started in the
-// background before it exited by itself goes on, and does not hold up the
-// caller: such a process has to write elsewhere than to what it inherited.
+// A command leads a session and a process group, if the system has those. When its
+// context ends, the group is asked to end, and killed after a grace. So the children
+// that the command left behind end too. If the command exits by itself, the processes
+// that it started in the background go on, and do not delay the caller. They must not
+// write to the outputs that they inherited.
 //
 // Output is kept within bounds; the command may write as much as it likes.
 package command
@@ -26,14 +26,14 @@ const (
 	DefaultGrace = 5 * time.Second
 )
 
-const tailSize = 2 << 10 // of standard error in an error
+const tailSize = 2 << 10 // bytes of standard error in an error
 
-// A Command is a program and what it runs with.
+// A Command is a program with its arguments, environment and limits.
 type Command struct {
 	Args  []string      // the program and its arguments; a name without a slash is looked up in the PATH of Env
 	Env   []string      // all of its environment, as KEY=VALUE
 	Limit int           // of standard output that is kept, in bytes; default [DefaultLimit]
-	Grace time.Duration // between asking it to end and killing it, and for its output to end when it has exited; default [DefaultGrace]
+	Grace time.Duration // time between asking it to end and killing it, and for its output to end after its exit; default [DefaultGrace]
 }
 
 // Output is what a command wrote to its standard output.
@@ -42,10 +42,10 @@ type Output struct {
 	Truncated bool // it wrote more than the limit
 }
 
-// Run runs the command until it exits. The error is that of ctx, the cause
-// included, when it ended first; one that wraps an [*exec.ExitError] and has the end of
-// standard error; or why the command did not start, which wraps [exec.ErrNotFound] when
-// there is none of that name.
+// Run runs the command until it exits. The error is the cause of ctx if that ended first.
+// If the command failed, the error wraps an [*exec.ExitError] and has the end of standard
+// error. If the command did not start, the error says why, and wraps [exec.ErrNotFound] if
+// there is no program of that name.
 func (c Command) Run(ctx context.Context) (Output, error) {
 	if len(c.Args) == 0 || c.Args[0] == "" {
 		return Output{}, errors.New("no command")
@@ -57,7 +57,7 @@ func (c Command) Run(ctx context.Context) (Output, error) {
 	stdout, stderr := &head{limit: cmp.Or(c.Limit, DefaultLimit)}, &Tail{Limit: tailSize}
 	cmd := exec.CommandContext(ctx, path, c.Args[1:]...)
 	cmd.Args[0] = c.Args[0]
-	cmd.Env = append([]string{}, c.Env...) // nil would be that of this process
+	cmd.Env = append([]string{}, c.Env...) // nil would mean the environment of this process
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	Group(cmd)
 	ended := false // by ctx
@@ -82,7 +82,7 @@ func (c Command) Run(ctx context.Context) (Output, error) {
 		if text := strings.TrimSpace(string(stderr.Kept)); text != "" {
 			return out, fmt.Errorf("%w: %s", exit, text)
 		}
-	case errors.Is(err, exec.ErrWaitDelay): // the command succeeded, and what it left has its output
+	case errors.Is(err, exec.ErrWaitDelay): // the command succeeded, but a process that it left keeps its output open
 		return out, nil
 	}
 	return out, err

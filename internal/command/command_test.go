@@ -39,7 +39,7 @@ var programs = map[string]func() int{
 		}
 		return 0
 	},
-	// deaf ignores that it is asked to end.
+	// deaf ignores SIGTERM.
 	"deaf": func() int { signal.Ignore(syscall.SIGTERM); return hold() },
 	// parent leaves a deaf child and waits; away exits at once.
 	"parent": func() int { child(); <-time.After(time.Hour); return 0 },
@@ -145,15 +145,15 @@ func TestContextThatHasEnded(t *testing.T) {
 	}
 }
 
-// A command that ignores the request to end, and the child of one that does
-// not, are gone when Run returns or soon after.
+// A command that ignores SIGTERM, and the child of a command that does not, are gone
+// when Run returns or soon after.
 func TestGroupEndsWithContext(t *testing.T) {
 	for _, name := range []string{"deaf", "parent"} {
 		t.Run(name, func(t *testing.T) {
 			l, lines := desk(t)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			go func() {
-				<-lines // it runs
+				<-lines // the command runs
 				cancel(errors.New("because"))
 			}()
 			_, err := run(t, ctx, name, command.Command{Env: []string{"ADDR=" + l}, Grace: 10 * time.Millisecond})
@@ -188,8 +188,8 @@ func scan(r io.Reader, lines chan<- string) {
 	}
 }
 
-// desk accepts one connection of a process and gives the lines it says; the
-// channel is closed when the process is gone. The test ends the connection.
+// desk accepts one connection of a process and sends its lines to the channel, which is
+// closed when the process is gone. The end of the test closes the connection.
 func desk(t *testing.T) (addr string, lines <-chan string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -7,16 +7,16 @@ import (
 	"os/exec"
 )
 
-// Group does nothing: there are no groups.
+// Group does nothing: this system has no process groups.
 func Group(*exec.Cmd) {}
 
-// Alive reports whether the group of a leader has a process: there are no groups.
+// Alive returns false: this system has no process groups.
 func Alive(int) bool { return false }
 
-// Terminate leaves it to Kill: there is no way to ask.
+// Terminate kills a leader, since this system cannot ask a process to end.
 func Terminate(leader int) { Kill(leader) }
 
-// Kill ends a leader, which must not have exited.
+// Kill kills a leader, which must not have exited.
 func Kill(leader int) {
 	if p, err := os.FindProcess(leader); err == nil {
 		_ = p.Kill()

@@ -16,10 +16,10 @@ func LookPath(name string, env []string) (string, error) {
 	}
 	for _, dir := range filepath.SplitList(path(env)) {
 		if !filepath.IsAbs(dir) {
-			continue // the directory in which the program happens to run is no choice of the user
+			continue // it would depend on the working directory, which the user did not choose
 		}
 		file := filepath.Join(dir, name)
-		if runtime.GOOS == "windows" { // it knows the extensions of programs
+		if runtime.GOOS == "windows" { // exec.LookPath knows the extensions of programs
 			if found, err := exec.LookPath(file); err == nil {
 				return found, nil
 			}
@@ -32,7 +32,7 @@ func LookPath(name string, env []string) (string, error) {
 	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
 }
 
-// path returns the PATH of env: the last one counts, as for a command.
+// path returns the PATH of env. The last entry counts, as for an [exec.Cmd].
 func path(env []string) string {
 	value := ""
 	for _, entry := range env {

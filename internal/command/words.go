@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Words splits a command line into arguments, with placeholders {{…}} as they
-// are: white space separates, '…' is verbatim, in "…" and elsewhere a backslash
-// takes a character verbatim that would mean something: white space, a quote, a
-// brace, a backslash. Before any other it stands for itself, for many programs
-// have one of their own, as in --set a=b\,c.
+// Words splits a command line into arguments at white space outside quotes. It keeps
+// placeholders {{…}} and the text in '…' verbatim. In "…" and outside quotes, a
+// backslash makes white space, a quote, an opening brace or a backslash literal. Before
+// any other character the backslash stands for itself, since many programs interpret
+// backslashes themselves, as in --set a=b\,c.
 func Words(line string) (words []string, err error) {
 	var word strings.Builder
 	begun := false // there is a word, maybe an empty one
-	var quote byte // that is open; 0 for none
+	var quote byte // the open quote; 0 for none
 	end := func() {
 		if begun {
 			words = append(words, word.String())

@@ -1,4 +1,4 @@
-// Package tunnel connects to servers that do not speak HTTP through a proxy.
+// Package tunnel connects through a proxy to servers that do not speak HTTP.
 package tunnel
 
 import (
@@ -24,8 +24,8 @@ const (
 	maxAnswer   = 64 << 10 // bytes of a proxy's answer to CONNECT
 )
 
-// Dial connects to addr through p: by SOCKS version 5, which resolves
-// the host name too, or by CONNECT. It obeys ctx, and waits for at most 30 s without one.
+// Dial connects to addr through p, by SOCKS version 5 or by CONNECT. In both cases the proxy
+// resolves the host name. Dial takes at most 30 s, or until ctx ends.
 func Dial(ctx context.Context, p *transport.Proxy, network, addr string) (conn net.Conn, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -78,7 +78,7 @@ func dialCONNECT(ctx context.Context, p *transport.Proxy, u *url.URL, network, a
 	return &tunnel{conn, buffered}, nil
 }
 
-// connect sends the request and returns what reads behind its answer.
+// connect sends the request and returns a reader of the bytes that follow the answer.
 func connect(ctx context.Context, p *transport.Proxy, u *url.URL, conn net.Conn, addr string) (*bufio.Reader, error) {
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: addr}, Host: addr, Header: http.Header{}}
@@ -90,7 +90,7 @@ func connect(ctx context.Context, p *transport.Proxy, u *url.URL, conn net.Conn,
 	var resp *http.Response
 	err := req.Write(conn)
 	if err == nil {
-		resp, err = http.ReadResponse(buffered, req) // a body is none of the tunnel: CONNECT has none when it succeeds
+		resp, err = http.ReadResponse(buffered, req) // no body to close: a successful CONNECT has none
 	}
 	if !stop() {
 		return nil, ctx.Err()
@@ -110,7 +110,7 @@ func connect(ctx context.Context, p *transport.Proxy, u *url.URL, conn net.Conn,
 	return buffered, nil
 }
 
-// A tunnel is a connection of which the first bytes may have been read ahead with the proxy's answer.
+// A tunnel is a connection whose first bytes may have been read together with the proxy's answer.
 type tunnel struct {
 	net.Conn
 	r *bufio.Reader

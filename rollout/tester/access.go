@@ -9,38 +9,38 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-// A Guard knows the callers, from a file of tokens and client certificates: see
-// [OpenGuard]. The nil Guard lets all callers do everything.
+// A Guard authenticates callers by tokens and client certificates, and knows what each
+// may do: see [OpenGuard]. The nil Guard lets all callers do everything.
 //
-// A caller says who it is in one of these ways. The first that is present
-// counts: when it is not valid the request is refused, whatever else it has.
+// A caller authenticates in one of these ways. The first credential that is present
+// counts: if it is not valid, the request is refused, whatever else it has.
 //
 //  1. header Authorization: Bearer TOKEN
-//  2. header Authorization: Basic, with TOKEN as password; the user name is not looked at
+//  2. header Authorization: Basic, with TOKEN as password; the user name is ignored
 //  3. path prefix /token/TOKEN
 //  4. query parameter token
 //  5. key token of the payload's metadata
-//  6. session cookie of the web page; one that is not valid (any more) is ignored
+//  6. session cookie of the web page; an invalid or expired one is ignored
 //  7. verified client certificate
 //
-// Credentials are taken out of a request before anything else looks at it. The
-// namespace of a request is a claim of its body, and is held against the scope of the
+// Credentials are removed from a request before anything else reads it. The namespace
+// in the body of a request is only a claim, and is checked against the scope of the
 // credential.
 type Guard = httpserve.Guard
 
 // OpenGuard reads a file of callers, a YAML or JSON document; "" for none. The error
-// names each place in it that is wrong. With certificates client certificates are
-// verified; without a file each of them may do everything then.
+// names each place in the file that is wrong. With certificates, verified client
+// certificates are credentials too; without a file, each of them allows everything.
 //
 //	tokens:
-//	- name: flagger            # who it is, in logs and in the audit trail
+//	- name: flagger            # the actor in logs and in the audit trail
 //	  token: 7d0f…             # at least 16 bytes; or
 //	  sha256: 9f86d0…          # the SHA-256 of it, 64 hexadecimal digits
 //	  namespaces: [shop, team-*]
 //	  types: [cmd, helm]       # of tasks, by either name
 //	  gates: [default, prod-*]
 //	  kinds: [gate, rollback]
-//	  readOnly: true           # look, and check gates; start, cancel, open and close nothing
+//	  readOnly: true           # may look and check gates, but not start, cancel, open or close anything
 //	  expires: 2027-01-01T00:00:00Z
 //	certificates:
 //	- name: alice              # and scopes as above
@@ -52,14 +52,14 @@ type Guard = httpserve.Guard
 // patterns of a scope match whole names; * stands for any text. A file
 // without tokens and certificates is refused.
 //
-// The file is looked at again once a second at most, when a caller comes. What is
-// wrong then leaves the callers as they are; warn is told of it, and of what looks like
-// a mistake; nil for no reports.
+// The file is read again when it has changed: requests trigger that check, at most once
+// a second. An invalid file leaves the callers as they are. Warn is called with its
+// errors, and with what looks like a mistake; nil for no reports.
 func OpenGuard(file string, certificates bool, warn func(error)) (*Guard, error) {
 	return httpserve.OpenGuard(httpserve.Config{File: file, Certificates: certificates, Cookie: "headgate_session", Lists: lists, Warn: warn})
 }
 
-// lists are those of scopes.
+// lists are the lists of a scope.
 var lists = map[string]httpserve.List{
 	"namespaces": {Check: httpserve.CheckNamespace},
 	"gates":      {Check: httpserve.CheckText},
@@ -70,7 +70,7 @@ var lists = map[string]httpserve.List{
 			}
 			return ""
 		},
-		Adjust: func(p httpserve.Pattern) httpserve.Pattern { // a type as requests have it
+		Adjust: func(p httpserve.Pattern) httpserve.Pattern { // requests are checked by this name of the type
 			if name := api.TypeName(string(p)); name != "" {
 				return httpserve.Pattern(name)
 			}
@@ -87,20 +87,20 @@ var lists = map[string]httpserve.List{
 
 type grant = httpserve.Grant
 
-// What callers want to do.
+// The verbs of authorization.
 const (
 	toLook   = "look" // at runs
 	toRun    = "run tasks"
 	toCheck  = "check" // gates, and look at them
 	toChange = "change"
-	toReject = "reject" // which opens the rollback switch, whatever gates the scope names
+	toReject = "reject" // opens the rollback switch too: needs kind rollback, whatever gates the scope names
 )
 
-// A part of what a caller wants to do something with.
+// A part is a property of what a request is about: a list of the scope must allow it.
 type part struct{ kind, value string }
 
-// mayTask returns nil when a caller may do something with the tasks of a type in a
-// namespace. Its error, like that of mayGate, is an [httpserve.Denial].
+// mayTask returns nil if the grant allows verb for tasks of a type in a namespace, and
+// otherwise an [httpserve.Denial].
 func mayTask(g grant, verb, namespace, taskType string) error {
 	if g.All {
 		return nil
@@ -108,7 +108,8 @@ func mayTask(g grant, verb, namespace, taskType string) error {
 	return may(g, verb, part{"namespace", namespace}, part{"type", taskType})
 }
 
-// mayGate returns nil when a caller may do something with a gate.
+// mayGate returns nil if the grant allows verb for a gate, and otherwise an
+// [httpserve.Denial].
 func mayGate(g grant, verb string, k api.Key) error {
 	if g.All {
 		return nil
@@ -120,7 +121,7 @@ func mayGate(g grant, verb string, k api.Key) error {
 	return may(g, verb, part{"namespace", k.Namespace}, part{"kind", string(k.Kind)}, part{"gate", k.Gate}, part{"kind", string(also)})
 }
 
-// may returns nil when the scope of a caller, who may not do everything, allows all parts.
+// may returns nil if the scope of g, which is not All, allows verb and all parts.
 func may(g grant, verb string, parts ...part) error {
 	s := g.Scope()
 	switch {

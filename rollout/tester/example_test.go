@@ -16,8 +16,8 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/task"
 )
 
-// A program serves the webhooks of canaries below a path of its own. With a
-// directory in the Config of gates and runs these survive the process.
+// A program serves the webhooks of canaries below one of its paths. Gates and runs
+// survive the process if their Config has a directory.
 func Example() {
 	gates, err := gate.Open(gate.Config{})
 	if err != nil {

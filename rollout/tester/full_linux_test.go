@@ -39,8 +39,8 @@ func fillDisk(t *testing.T, path string) {
 	t.Fatalf("%s is not open", path)
 }
 
-// TestGFull: what goes wrong inside is in the log, and neither there with a link
-// that works nor in the answer with the names of files.
+// TestGFull: internal errors are logged without a working link, and answered without
+// names of files.
 func TestGFull(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)

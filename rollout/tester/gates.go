@@ -58,7 +58,7 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request) error {
 	s.over(p, api.Key{})
 	change := api.Change{Actor: p.Actor, Reason: p.Reason}
 	if action == "open" {
-		change.TTL, change.Mode = p.TTL, cmp.Or(p.Mode, api.Sticky) // also for a webhook, whose payload has a checksum
+		change.TTL, change.Mode = p.TTL, cmp.Or(p.Mode, api.Sticky) // sticky by default, although the payload of a webhook has a checksum
 		if change.Mode == api.Bound {
 			change.Checksum = p.Checksum
 		}
@@ -69,8 +69,8 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request) error {
 	return httpserve.Text(w, http.StatusAccepted, "")
 }
 
-// constant answers /gate/approve and /gate/halt. Their body counts only where
-// callers have to say who they are, and then need not be a payload.
+// constant answers /gate/approve and /gate/halt. The body is read only if callers
+// must authenticate, and even then it need not be a payload.
 func (s *Server) constant(w http.ResponseWriter, r *http.Request) error {
 	if s.Guard.Required() {
 		p, g, _, err := s.payload(w, r)
@@ -110,7 +110,7 @@ func (s *Server) check(w http.ResponseWriter, g grant, k api.Key, p payload) err
 	return httpserve.Text(w, http.StatusOK, approved)
 }
 
-// decide opens, closes or rejects a gate for a caller who may.
+// decide opens, closes or rejects a gate for a caller that was authorized.
 func (s *Server) decide(g grant, k api.Key, action string, change api.Change) (state api.Gate, err error) {
 	if s.Guard.Required() || change.Actor == "" {
 		change.Actor = g.Actor
@@ -138,10 +138,11 @@ func (s *Server) listGates(_ http.ResponseWriter, r *http.Request, g grant) (any
 	return map[string][]api.Gate{"gates": seen[:min(len(seen), f.Limit)]}, nil
 }
 
-// gateOfPath returns the gate of the path, if the caller may do something with it.
+// gateOfPath returns the gate that the path names. The error says that there is no such
+// kind, or that the grant does not allow verb for the gate.
 func gateOfPath(r *http.Request, g grant, verb string) (api.Key, error) {
 	k := api.Key{Kind: api.Kind(httpserve.Segment(r, "kind")), Namespace: httpserve.Segment(r, "namespace"), Name: httpserve.Segment(r, "name"),
-		Gate: cmp.Or(httpserve.Segment(r, "gate"), api.DefaultGate)} // by which scopes know it
+		Gate: cmp.Or(httpserve.Segment(r, "gate"), api.DefaultGate)} // the name that scopes have
 	if !slices.Contains(kinds, k.Kind) {
 		return k, httpserve.Refuse(http.StatusNotFound, "kind %s: is neither gate nor rollback", strconv.Quote(shown(string(k.Kind))))
 	}
@@ -156,7 +157,7 @@ func (s *Server) getGate(_ http.ResponseWriter, r *http.Request, g grant) (any, 
 // changeGate opens, closes or rejects a gate, or makes links that do.
 func (s *Server) changeGate(w http.ResponseWriter, r *http.Request, g grant) (any, error) {
 	action := r.PathValue("action")
-	verb := map[string]string{"open": toChange, "close": toChange, "reject": toReject, "link": toReject}[action] // a link can do both
+	verb := map[string]string{"open": toChange, "close": toChange, "reject": toReject, "link": toReject}[action] // a link can open or reject
 	k, err := gateOfPath(r, g, cmp.Or(verb, toCheck))
 	switch {
 	case err != nil:
@@ -209,17 +210,18 @@ func (s *Server) listAudit(_ http.ResponseWriter, r *http.Request, g grant) (any
 const (
 	maxForm     = 8 << 10
 	maxLinkText = 500      // bytes of a reason
-	linkActor   = "a link" // of who presses a button without saying who it is
-	linkRuns    = 10       // that the page shows
+	linkActor   = "a link" // the actor if the button is pressed without a credential
+	linkRuns    = 10       // runs on the page
 )
 
 //go:embed link.html
 var linkHTML string
 
-// linkPage shows what a link is good for; its form posts to the URL of the page.
+// linkPage shows what a link does. Its form posts to the URL of the page.
 var linkPage = template.Must(template.New("link").Parse(linkHTML))
 
-// linkWords are those of the page: by the action of its link, and of one that does not work.
+// linkWords are the texts of the page. linkTexts has them by the action of the link, and
+// under "" for a link that does not work.
 type linkWords struct{ Title, Text, Button, Look, Done string }
 
 var linkTexts = map[string]linkWords{
@@ -238,14 +240,15 @@ type linkView struct {
 	Runs    []api.Run   // of its checksum that the issuer may see, newest first
 }
 
-// linkPolicy has the page run nothing, load nothing and be in no frame.
+// linkPolicy lets the page run nothing, load nothing and appear in no frame.
 var linkPolicy = func() string {
 	sum := sha256.Sum256([]byte(httpserve.Style))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 }()
 
-// link answers the page of a link, whose secret is the credential, as long as its issuer
-// may decide. Looking at it does nothing; its button decides, once.
+// link answers with the page of a signed link. The secret in the path is the credential, as
+// long as the issuer of the link may still decide. GET changes nothing; POST, which the
+// button of the page sends, decides once.
 func (s *Server) link(w http.ResponseWriter, r *http.Request) error {
 	t, err := s.Gates.Inspect(r.PathValue("secret"))
 	view := linkView{linkWords: linkTexts[t.Action], Ticket: &t}
@@ -280,11 +283,11 @@ func (s *Server) link(w http.ResponseWriter, r *http.Request) error {
 	header := w.Header()
 	header.Set("Content-Security-Policy", linkPolicy)
 	header.Set("X-Frame-Options", "DENY")
-	header.Set("Referrer-Policy", "same-origin") // the origin of the form, without which it looks like that of another site
+	header.Set("Referrer-Policy", "same-origin") // browsers then send the form's origin: without it the form looks cross-site
 	return httpserve.Send(w, status, "text/html; charset=utf-8", text.Bytes())
 }
 
-// press does what a link is good for.
+// press carries out the action of a link.
 func (s *Server) press(w http.ResponseWriter, r *http.Request, t gate.Ticket) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {

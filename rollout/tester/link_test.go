@@ -18,7 +18,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-// TestLinks has a link show a page that decides nothing, and its button decide once.
+// TestLinks shows that the page of a link decides nothing, and that its button decides once.
 func TestLinks(t *testing.T) {
 	s := newServer(t)
 	url := "http://" + serve(t, s)
@@ -76,7 +76,7 @@ func TestLinks(t *testing.T) {
 	testenv.Equal(t, check("/rollback/check", "a"), http.StatusOK, "the rollback switch answers")
 }
 
-// TestLinkOfFormerCaller has a link end with the credential of who made it.
+// TestLinkOfFormerCaller shows that a link ends with the credential of the caller that made it.
 func TestLinkOfFormerCaller(t *testing.T) {
 	var later atomic.Int64
 	now := func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
@@ -111,7 +111,8 @@ func TestLinkOfFormerCaller(t *testing.T) {
 	}
 }
 
-// TestRootOfBrowser leads a browser to the page, below the token that it came by.
+// TestRootOfBrowser shows that a browser at the root is redirected to the page, and keeps the
+// token of its path.
 func TestRootOfBrowser(t *testing.T) {
 	s := newServer(t)
 	s.Guard = guard(t, tenants)
@@ -139,8 +140,8 @@ func TestRootOfBrowser(t *testing.T) {
 	}
 }
 
-// TestScopeOfLooking has callers see the gates and the types of runs that they
-// are for: what a test writes is not for all of its namespace.
+// TestScopeOfLooking shows that callers see only the gates and the types of runs in their
+// scope: not every caller of a namespace may read the output of its tests.
 func TestScopeOfLooking(t *testing.T) {
 	s := newServer(t)
 	s.Guard = guard(t, tenants+"- {name: none, token: none-token-0123456789, types: [], kinds: [rollback]}\n")
@@ -149,10 +150,10 @@ func TestScopeOfLooking(t *testing.T) {
 	none := &api.Client{URL: url, Token: "none-token-0123456789"}
 	stream := get(t, url+"/api/v1/watch", "Authorization", "Bearer team-token-0123456789")
 	changes := bufio.NewScanner(stream.Body)
-	changes.Scan() // it has begun
+	changes.Scan() // the stream has begun
 	header := []string{"Authorization", "Bearer all-of-it-0123456789"}
 	canary := `{"name":"n","namespace":"team-a"`
-	for i := range 6 { // as much is seen as was asked for, though others are between
+	for i := range 6 { // a limit counts only what the caller may see
 		other := fmt.Sprintf(`{"name":"n%d","namespace":%q`, i, []string{"prod", "prod", "team-b"}[i%3])
 		mustPost(t, url+"/gate/traffic/open", other+"}", header...)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-// metrics are what a server counts, in a registry of its own. No text of a request is
-// in a label.
+// metrics are the metrics of one server, in a registry of its own. No label holds text of
+// a request.
 type metrics struct {
 	handler http.Handler
 
@@ -51,7 +51,7 @@ func (m *metrics) build() {
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.InstrumentMetricHandler(reg, promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
 
-	// The series that are there from the beginning, so that the first event of each is seen as an increase.
+	// Create the series with value 0, so that the first event of each is seen as an increase.
 	for _, kind := range kinds {
 		for _, result := range []string{"closed", "open"} {
 			m.checks.WithLabelValues(string(kind), result)
@@ -76,7 +76,7 @@ func (m *metrics) build() {
 
 var kinds = []api.Kind{api.KindGate, api.KindRollback}
 
-// measure sets the metrics of what there is now.
+// measure sets the gauges to the present state.
 func (s *Server) measure() {
 	running, queued := s.Runs.Load()
 	s.metrics.running.Set(float64(running))
@@ -103,8 +103,8 @@ func (s *Server) measure() {
 	}
 }
 
-// serveMetrics answers with the metrics in the format of Prometheus. Where
-// callers have to say who they are any credential will do, unless OpenMetrics.
+// serveMetrics answers with the metrics in the format of Prometheus. If callers must
+// authenticate, any valid credential suffices; with OpenMetrics none is needed.
 func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) error {
 	if !s.OpenMetrics {
 		if _, err := s.Guard.Identify(r, ""); err != nil {

@@ -84,7 +84,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricNames shows that no request makes a series of its own.
+// TestMetricNames shows that text of requests creates no series.
 func TestMetricNames(t *testing.T) {
 	d := startServer(t, nil)
 	d.post("/gate/open", body+"}")
@@ -103,7 +103,7 @@ func TestMetricNames(t *testing.T) {
 			}
 		}
 	}
-	if more := len(after) - before; more > 5 { // statuses that were not seen before
+	if more := len(after) - before; more > 5 { // new statuses
 		t.Errorf("%d series more", more)
 	}
 }

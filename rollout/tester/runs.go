@@ -15,7 +15,7 @@ import (
 
 var states = []api.RunState{api.Queued, api.Running, api.Succeeded, api.Failed, api.TimedOut, api.Cancelled, api.Stopped, api.Lost}
 
-// filter returns the filter of a query, which has no other parameters than those allowed.
+// filter returns the filter of a query. Parameters other than those allowed are an error.
 func filter(r *http.Request, allowed ...string) (api.Filter, error) {
 	values, err := httpserve.Parameters(r, allowed...)
 	f := api.Filter{
@@ -48,7 +48,7 @@ func filter(r *http.Request, allowed ...string) (api.Filter, error) {
 	return f, err
 }
 
-// runsFor returns the runs of a filter that a caller may see.
+// runsFor returns the runs that f selects and the caller may see.
 func (s *Server) runsFor(g grant, f api.Filter) []api.Run {
 	return s.Runs.Runs(f, func(r api.Run) bool { return mayTask(g, toLook, r.Namespace, r.Type) == nil })
 }
@@ -65,7 +65,7 @@ func (s *Server) listRuns(_ http.ResponseWriter, r *http.Request, g grant) (any,
 	return map[string][]api.Run{"runs": runs}, nil
 }
 
-// runOfPath returns the run of the path, which the caller may see.
+// runOfPath returns the run that the path names, if the caller may see it.
 func (s *Server) runOfPath(r *http.Request, g grant) (api.Run, error) {
 	state, err := s.Runs.Run(r.PathValue("id"))
 	if err == nil {
@@ -91,7 +91,8 @@ func (s *Server) cancelRun(_ http.ResponseWriter, r *http.Request, g grant) (any
 	return state, err
 }
 
-// getOutput answers with what a run wrote, as it is kept; with follow until the run has ended.
+// getOutput answers with the output of a run that is kept. With follow it streams output until
+// the run has ended.
 func (s *Server) getOutput(w http.ResponseWriter, r *http.Request, g grant) (any, error) {
 	state, err := s.runOfPath(r, g)
 	if err != nil {
@@ -114,14 +115,14 @@ func (s *Server) getOutput(w http.ResponseWriter, r *http.Request, g grant) (any
 	if follow {
 		out.Flush()
 	}
-	if err := s.Runs.Output(r.Context(), state.ID, follow, out); err != nil { // which ends with the test runner, for runs do
-		panic(http.ErrAbortHandler) // the answer is not whole, and says so
+	if err := s.Runs.Output(r.Context(), state.ID, follow, out); err != nil { // a shutdown ends it, since it ends the runs
+		panic(http.ErrAbortHandler) // break the connection: the caller sees that the answer is incomplete
 	}
 	return nil, nil
 }
 
-// watch streams changes of gates and runs that the caller may see. It ends with the
-// test runner, and when the caller is not known any more.
+// watch streams changes of gates and runs that the caller may see. It ends at a shutdown,
+// and when the credential of the caller is not valid any more.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, g grant) (any, error) {
 	out := httpserve.NewStream(w, "text/event-stream")
 	if r.Method == http.MethodHead {
@@ -145,7 +146,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, g grant) (any, er
 			return nil, nil
 		case <-ticker.C:
 			line = ":\n\n"
-		case gate, more = <-gates: // which ends with the caller
+		case gate, more = <-gates: // closed when the request ends
 		case state, more = <-runs:
 		}
 		var err error
@@ -164,16 +165,16 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, g grant) (any, er
 }
 
 func event(notice api.Notice) string {
-	text, _ := json.Marshal(notice) // of texts, numbers and times
+	text, _ := json.Marshal(notice) // texts, numbers and times always marshal
 	return fmt.Sprintf("data: %s\n\n", text)
 }
 
-// getSession answers who the caller is.
+// getSession answers with the actor of the credential, and whether it is read-only.
 func (s *Server) getSession(_ http.ResponseWriter, _ *http.Request, g grant) (any, error) {
 	return s.sessionOf(g), nil
 }
 
-// sessionOf says who a caller is.
+// sessionOf returns the session of a caller.
 func (s *Server) sessionOf(g grant) any {
 	scope := g.Scope()
 	return api.Session{Actor: g.Actor, Required: s.Guard.Required(), ReadOnly: !g.All && (scope == nil || scope.ReadOnly)}

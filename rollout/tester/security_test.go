@@ -23,9 +23,9 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/remote"
 )
 
-// The tests whose names begin with TestG are the rows of a list of risks, one
-// each: every one goes through the public API, a real listener and, where the
-// row is about what runs, real processes.
+// Each test whose name begins with TestG is about one row of a list of risks. All of
+// them use the public API, a real listener and, if the row is about programs, real
+// processes.
 
 const (
 	allToken  = "all-of-it-0123456789"
@@ -46,7 +46,7 @@ func canary(namespace, metadata string) string {
 	return `{"name": "podinfo", "namespace": "` + namespace + `", "phase": "Progressing", "checksum": "abc", "metadata": ` + metadata + `}`
 }
 
-// marker returns a command that leaves a mark when it runs, and how many there are.
+// marker returns a command that leaves a mark when it runs, and a function that counts marks.
 func marker(t *testing.T) (command string, marks func() int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "marks")
@@ -56,7 +56,7 @@ func marker(t *testing.T) (command string, marks func() int) {
 	}
 }
 
-// TestGUnauthenticatedExecution: whoever can reach the port runs commands.
+// TestGUnauthenticatedExecution: a client without credentials that reaches the port runs commands.
 func TestGUnauthenticatedExecution(t *testing.T) {
 	command, marks := marker(t)
 	d := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, tenants) })
@@ -88,7 +88,7 @@ func TestGUnauthenticatedExecution(t *testing.T) {
 	}
 }
 
-// TestGScopes: a credential is for some namespaces, types and gates, or for looking.
+// TestGScopes: a credential is limited to namespaces, types and gates, or to reading.
 func TestGScopes(t *testing.T) {
 	command, marks := marker(t)
 	d := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, tenants) })
@@ -199,15 +199,15 @@ func TestGNamespaceSpoofing(t *testing.T) {
 		d.post("/", payload).is(t, name, 403, "Forbidden")
 	}
 	testenv.Equal(t, marks(), 0)
-	// What two names of one field mean is the same for access and for what is recorded.
+	// A repeated field means the same for access control and for the record.
 	d.post("/", `{"name": "podinfo", "namespace": "shop", "namespace": "team-a", `+task+`}`).is(t, "the last of two is its own", 200, "")
 	if runs := d.Server.Runs.Runs(api.Filter{}, nil); len(runs) != 1 || runs[0].Namespace != "team-a" {
 		t.Errorf("recorded: %+v", runs)
 	}
 }
 
-// TestGMutualTLS: a certificate is a credential as a token is, when it is one
-// of a client, from the right CA and of today.
+// TestGMutualTLS: a certificate is a credential like a token if it is valid for
+// clients, issued by the right CA and not expired.
 func TestGMutualTLS(t *testing.T) {
 	ca, other := testenv.NewCA(t), testenv.NewCA(t)
 	cert, key := certificate(t, ca)
@@ -220,7 +220,7 @@ func TestGMutualTLS(t *testing.T) {
 	for name, tt := range map[string]struct {
 		shown            *tls.Certificate // nil for none
 		metadata         string
-		status, optional int // when all need a certificate, and when not; 0: there is no connection
+		status, optional int // with required and with optional certificates; 0: no connection
 	}{
 		"known":            {pair(ca.Client("ci")), passes, 200, 200},
 		"beyond its scope": {pair(ca.Client("ci")), cmd, 403, 403},
@@ -256,7 +256,7 @@ func TestGMutualTLS(t *testing.T) {
 	}
 }
 
-// TestGCommandInjection: what may run is said by the owner of the test runner.
+// TestGCommandInjection: the owner of the test runner decides what may run.
 func TestGCommandInjection(t *testing.T) {
 	command, marks := marker(t)
 	mark := strings.TrimPrefix(command, "echo >>")
@@ -268,7 +268,7 @@ func TestGCommandInjection(t *testing.T) {
 	for name, tt := range map[string]struct {
 		set    func(*serverSetup)
 		tasks  map[string]int // statuses by metadata
-		output string         // of those with 200
+		output string         // of the tasks with status 200
 	}{
 		"allow-list": {func(w *serverSetup) { w.server.Tools.Allow = []string{"allowed"} }, map[string]int{
 			`{"type": "bash", "cmd": "allowed a '; echo >>` + mark + `'", "returnCmdOutput": "true"}`:                   200,
@@ -276,7 +276,7 @@ func TestGCommandInjection(t *testing.T) {
 			`{"type": "bash", "cmd": "allowed a|evil"}`:                                                                 200,
 			`{"type": "bash", "cmd": "allowed $(evil)"}`:                                                                200,
 			"{\"type\": \"bash\", \"cmd\": \"allowed `evil`\"}":                                                         200,
-			`{"type": "bash", "cmd": "allowed\nevil"}`:                                                                  200, // words, all of them, as those that follow
+			`{"type": "bash", "cmd": "allowed\nevil"}`:                                                                  200, // all of them are words, as in the next tasks
 			`{"type": "bash", "cmd": "allowed a && evil"}`:                                                              400,
 			`{"type": "bash", "cmd": "evil"}`:                                                                           400,
 			`{"type": "bash", "cmd": "` + dir + `/evil"}`:                                                               400,
@@ -362,8 +362,8 @@ func TestGResourceExhaustion(t *testing.T) {
 	}
 }
 
-// TestSecretsAreBounded refuses requests in which there is more to be masked than
-// can be, and none for repeating itself.
+// TestSecretsAreBounded shows that requests with too many secrets are refused, and that
+// repetitions do not count.
 func TestSecretsAreBounded(t *testing.T) {
 	url := "http://" + serve(t, newServer(t))
 	var many strings.Builder
@@ -388,7 +388,8 @@ func (d *testServer) state(kind api.Kind) api.Gate {
 	return d.Gates.Gate(api.Key{Kind: kind, Namespace: "shop", Name: "podinfo", Gate: api.DefaultGate})
 }
 
-// TestGGateAbuse: who opens a gate did so on purpose, for what it saw, and is known.
+// TestGGateAbuse: a gate is opened on purpose, for the revision that was seen, and by a known
+// actor.
 func TestGGateAbuse(t *testing.T) {
 	d := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, tenants) })
 	d.token = allToken
@@ -415,7 +416,7 @@ func TestGGateAbuse(t *testing.T) {
 	testenv.Equal(t, answers, []int{200, 200, 403, 403}, "a one-shot approval counts for more than one revision")
 	d.post(gatePath+"/open", `{"ttl": "0"}`).is(t, "a time that is none", 400, "")
 
-	// By a link: looking does nothing, the button does it once.
+	// By a link: loading the page decides nothing, the button decides once.
 	check("d")
 	var link, next api.Link
 	for _, l := range []*api.Link{&link, &next} {
@@ -454,7 +455,7 @@ func TestGGateAbuse(t *testing.T) {
 		t.Error("the rollback switch is open")
 	}
 
-	// All of it is on record.
+	// The audit trail has all decisions.
 	d.token = allToken
 	trail := d.call("GET", "/api/v1/audit?namespace=shop", "").body
 	for _, want := range []string{`"actor":"all"`, `"reason":"looks good"`, `"action":"link"`, `"actor":"a link"`, `"action":"consume"`} {
@@ -466,7 +467,7 @@ func TestGGateAbuse(t *testing.T) {
 		t.Error("a caller chose the actor")
 	}
 
-	// Who decides while it ends is told to come again, and nothing was decided.
+	// A decision during the shutdown is refused with a retry, and changes nothing.
 	must(t, json.Unmarshal([]byte(d.post(gatePath+"/link", "{}").body), &next))
 	must(t, d.Gates.Close())
 	for p, body := range map[string]string{path(next.Approve): "", "/gate/open": canary("shop", `{}`), gatePath + "/open": ""} {
@@ -480,8 +481,8 @@ func TestGGateAbuse(t *testing.T) {
 	}
 }
 
-// TestGCrossSite: what a page of another site can make a browser send, with the
-// session of the person in front of it.
+// TestGCrossSite: a page of another site makes the browser send requests with the session
+// of its user.
 func TestGCrossSite(t *testing.T) {
 	d := startServer(t, func(w *serverSetup) {
 		w.server.Guard, w.server.BaseURL = guard(t, tenants), "https://tests.example.com/tester"
@@ -524,7 +525,7 @@ func TestGCrossSite(t *testing.T) {
 	if n := marks(); n != 0 || d.state(api.KindGate).Open || d.state(api.KindRollback).Open {
 		t.Errorf("another site ran %d commands, or opened something", n)
 	}
-	// A request that a page may make without asking first, as a form or text, is no request of the API.
+	// The API refuses requests that a page can send without a CORS preflight, such as forms and text.
 	d.call("POST", gatePath+"/open", "{}", "Cookie", cookie, "Content-Type", "text/plain").is(t, "not JSON", 415, "")
 	for name, headers := range map[string][]string{
 		"no browser": {"A", "b"}, "the page": {"Origin", d.url, "Sec-Fetch-Site", "same-origin"}, "without the newer header": {"Origin", d.url}, "by the base URL": {"Origin", "https://tests.example.com"},
@@ -545,7 +546,7 @@ func TestGCrossSite(t *testing.T) {
 
 const markup = `<script>alert(1)</script><img src=x onerror=alert(1)>`
 
-// TestGOutputIsText: what tests and callers write is never a page.
+// TestGOutputIsText: output of tests and text of callers is never served as a web page.
 func TestGOutputIsText(t *testing.T) {
 	d := startServer(t, nil)
 	m := func(pairs ...string) string {
@@ -598,7 +599,7 @@ func TestGOutputIsText(t *testing.T) {
 	}
 }
 
-// TestGLogInjection: no text of a request makes a line of the log.
+// TestGLogInjection: no text of a request adds a line to the log.
 func TestGLogInjection(t *testing.T) {
 	const forged = "\nlevel=ERROR msg=forged\r\n\x1b[31m\x1b]0;title\x07\u202e\u2028forged\u0085"
 	for name, handler := range map[string]func(*logBuffer) slog.Handler{
@@ -645,7 +646,7 @@ func metadata(pairs ...string) string {
 	return string(text)
 }
 
-// process returns metadata of a process of Concord; those of pairs count.
+// process returns metadata of a process of Concord; pairs override its values.
 func process(server string, pairs ...string) string {
 	return metadata(append([]string{
 		"type", "concord", "server", server, "org", "o", "project", "p", "repo", "r", "entrypoint", "e", "endpoint", "http://x/", "apiKeyPath", "concord", "pollInterval", "100ms",
@@ -664,7 +665,7 @@ const (
 	loadPassword = "password-canary-0123"
 )
 
-// serveRemote serves h, and returns its URL and how many requests there were.
+// serveRemote serves h, and returns its URL and the number of its requests.
 func serveRemote(t *testing.T, h http.Handler) (string, *atomic.Int64) {
 	t.Helper()
 	var n atomic.Int64
@@ -688,13 +689,13 @@ func keys(t *testing.T) (dir, outside string) {
 	return dir, outside
 }
 
-// TestGSecretsInMetadata plants canaries in all that holds secrets, and looks
-// for them in all that the test runner says and keeps.
+// TestGSecretsInMetadata plants canaries in every place for secrets, and looks for
+// them in everything that the test runner writes and answers.
 func TestGSecretsInMetadata(t *testing.T) {
 	concord, grinder := &testenv.Concord{Key: apiKey, States: []string{"FAILED"}}, &testenv.NGrinder{User: "admin", Password: loadPassword, States: []string{"STOP_BY_ERROR"}}
 	processes, _ := serveRemote(t, concord)
 	loads, _ := serveRemote(t, grinder)
-	echo, _ := serveRemote(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // says all that it was told
+	echo, _ := serveRemote(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // repeats the whole request
 		text, _ := io.ReadAll(r.Body)
 		w.WriteHeader(http.StatusBadRequest)
 		user, password, _ := r.BasicAuth()

@@ -25,7 +25,7 @@ import (
 
 const body = `{"name": "podinfo", "namespace": "shop", "phase": "Progressing", "checksum": "abc"`
 
-// TestRebinding shows what a page can do that has its name lead here.
+// TestRebinding shows what a page can do whose host name resolves to this machine.
 func TestRebinding(t *testing.T) {
 	d := startServer(t, func(w *serverSetup) { w.server.BaseURL = "https://Tests.Example.com/base" })
 	port := d.url[strings.LastIndex(d.url, ":"):]
@@ -52,14 +52,14 @@ func TestRebinding(t *testing.T) {
 	insecure.call(http.MethodGet, "/gate/approve", "", "Host", "tester.shop.svc").is(t, "insecure, by the name of a service", 200, "OK")
 }
 
-// TestHeaders shows that a head without end is refused.
+// TestHeaders shows that an endless header is refused.
 func TestHeaders(t *testing.T) {
 	d := startServer(t, nil)
 	d.call(http.MethodGet, "/healthz", "", "X-Long", strings.Repeat("x", 63<<10)).is(t, "a long head", 200, "OK")
 	c, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
 	must(t, err)
 	defer c.Close()
-	go io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: "+strings.Repeat("x", 1<<20)) // it has no end
+	go io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: "+strings.Repeat("x", 1<<20)) // it never ends
 	if res, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil && res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a head that is too long: %s", res.Status)
 	}
@@ -92,8 +92,8 @@ func TestGracefulEnd(t *testing.T) {
 	testenv.Equal(t, d.call(http.MethodGet, "/healthz", "").status, 0, "afterwards")
 }
 
-// TestStreamEndsWithItsToken shows that nobody watches on with a token that was
-// taken away.
+// TestStreamEndsWithItsToken shows that a watch ends when its token is removed from the
+// file.
 func TestStreamEndsWithItsToken(t *testing.T) {
 	var later atomic.Int64
 	callers := file(t, []byte(oneCaller))
@@ -116,7 +116,7 @@ func TestStreamEndsWithItsToken(t *testing.T) {
 	}
 }
 
-// guard returns a guard that wants tokens.
+// guard returns a guard with a file of callers.
 func guard(t *testing.T, callers string) *tester.Guard {
 	t.Helper()
 	g, err := tester.OpenGuard(file(t, []byte(callers)), false, nil)
@@ -126,7 +126,7 @@ func guard(t *testing.T, callers string) *tester.Guard {
 
 const oneCaller = "tokens: [{name: ci, token: 0123456789abcdef-ci}]"
 
-// TestExposure shows where a test runner listens (S-10).
+// TestExposure shows at which addresses a test runner listens (S-10).
 func TestExposure(t *testing.T) {
 	for addr, exposed := range map[string]bool{
 		"127.0.0.1:0":              false,
@@ -144,13 +144,13 @@ func TestExposure(t *testing.T) {
 		"169.254.169.254:0":        true,
 		"[fe80::1%lo]:0":           true,
 		"[2001:db8::7f00:1]:0":     true,
-		"[::127.0.0.1]:0":          true, // which is no loopback address
+		"[::127.0.0.1]:0":          true, // not a loopback address
 		"[64:ff9b::127.0.0.1]:0":   true,
 		"[fd00::1]:0":              true,
 		"255.255.255.255:0":        true,
 		"[0000:0000::0000:0001]:0": false,
 	} {
-		l, err := new(tester.Server).Listen(t.Context(), tester.Endpoint{Addr: addr})
+		l, err := new(tester.Server).Listen(tester.Endpoint{Addr: addr})
 		testenv.Equal(t, errors.Is(err, tester.ErrExposed), exposed, "%s: %v; exposed", addr, err)
 		if l != nil {
 			l.Close()
@@ -163,7 +163,7 @@ func TestExposure(t *testing.T) {
 		"with tokens":         {&tester.Server{Guard: guard(t, oneCaller)}, tester.Endpoint{Addr: ":0"}},
 		"because it is asked": {&tester.Server{}, tester.Endpoint{Addr: ":0", Insecure: true}},
 	} {
-		l, err := s.server.Listen(t.Context(), s.Endpoint)
+		l, err := s.server.Listen(s.Endpoint)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -195,7 +195,7 @@ func TestListenAtNothing(t *testing.T) {
 		if tt.e.Addr == "" {
 			tt.e.Addr = "127.0.0.1:0"
 		}
-		l, err := new(tester.Server).Listen(t.Context(), tt.e)
+		l, err := new(tester.Server).Listen(tt.e)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
@@ -237,8 +237,8 @@ func (p pipes) Accept() (net.Conn, error) {
 func (pipes) Close() error   { return nil }
 func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestSlowBodies has connections of bodies that do not arrive end, whatever the
-// path and whether the caller said who it is.
+// TestSlowBodies shows that a connection ends if its body does not arrive, for every
+// path, with and without a credential.
 func TestSlowBodies(t *testing.T) {
 	g := guard(t, tenants)
 	for _, head := range []string{
@@ -272,7 +272,7 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// A stuckWriter takes nothing: a write waits for its deadline.
+// A stuckWriter accepts nothing: a write blocks until its deadline.
 type stuckWriter struct {
 	header http.Header
 
@@ -302,7 +302,7 @@ func (s *stuckWriter) Write([]byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// TestStuckReader has readers that take nothing cut off after half a minute.
+// TestStuckReader shows that a client that reads nothing is cut off after half a minute.
 func TestStuckReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)
@@ -321,7 +321,7 @@ func TestStuckReader(t *testing.T) {
 	})
 }
 
-// A timed answer remembers its deadline.
+// A timed answer records its write deadline.
 type timed struct {
 	*httptest.ResponseRecorder
 	deadline time.Time
@@ -334,8 +334,8 @@ func (a *timed) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-// TestDeadlineOfEachAnswer has the deadline of an answer not be that of the next
-// on the same connection.
+// TestDeadlineOfEachAnswer shows that the next answer on the same connection gets a
+// deadline of its own.
 func TestDeadlineOfEachAnswer(t *testing.T) {
 	handler := newServer(t).Handler()
 	a := &timed{ResponseRecorder: httptest.NewRecorder()}
@@ -357,8 +357,8 @@ func TestDeadlineOfEachAnswer(t *testing.T) {
 	}
 }
 
-// TestManySlowBodies: who has no credential cannot fill the memory with bodies that
-// never end, nor keep checks out with them. Those that are too many are refused.
+// TestManySlowBodies: a client without a credential cannot fill the memory with bodies that
+// never end, nor block checks with them. Too many of them are refused.
 func TestManySlowBodies(t *testing.T) {
 	d := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, tenants) })
 	long := strings.Repeat(" ", 1<<20-1)

@@ -6,10 +6,10 @@
 //
 //	POST /                                         runs the task of the payload; so does every other path unless Strict
 //	any  /gate/approve, /gate/halt                 200 OK, 403 Forbidden
-//	any  /gate/check, /rollback/check              200 Approved, 403 Forbidden; remembers who waits
+//	any  /gate/check, /rollback/check              200 Approved, 403 Forbidden; records a refused check as a wait
 //	POST /gate/open|close, /rollback/open|close    202
 //	     /gate/GATE/check|open|close               the same for a gate with a name; also /rollback/GATE/…
-//	POST /launch-test, GET /health                 the wire of the k6 webhook
+//	POST /launch-test, GET /health                 the requests of the k6 webhook
 //	     /link/SECRET                              the page of a signed link, and its button
 //	     /ui/, /healthz, /readyz, /metrics
 //
@@ -19,26 +19,27 @@
 // # Requests
 //
 // A body is a JSON object as webhooks send it: keys are matched in any case,
-// unknown keys are ignored, null and {} are empty payloads. What is none is
-// 400, with the reason as text. A body longer than MaxBody is 413. Names are
+// unknown keys are ignored, null and {} are empty payloads. Any other body is
+// answered 400 with the reason as text, a body longer than MaxBody 413. Names are
 // at most 512 bytes.
 //
 // # Answers
 //
-// Answers are text/plain; with the header Accept: application/json those of
-// tasks are an [api.Run], of the same status. A caller without a valid
-// credential gets 401, one that may not do what it asks for 403. Too many runs
-// are 429 with Retry-After, and a test runner that is shutting down answers 503.
+// Answers are text/plain. With the header Accept: application/json a task is
+// answered with an [api.Run] and the same status. A caller without a valid
+// credential gets 401, a caller whose scope does not allow the request 403. Too many
+// runs are 429 with Retry-After, and a test runner that is shutting down answers 503.
 //
-// A verdict counts as delivered when it was written to a caller that is still
-// there. Until then, and for [run.Config] Verdict at most, the next equal request
-// gets it, when it has a checksum: the header Headgate-Run-Ended says when the run
-// ended.
+// A verdict is delivered once it has been written to a caller that is still
+// connected. An undelivered verdict of a request with a checksum is kept for the
+// Verdict of [run.Config]: the next equal request gets it, with the end of the run
+// in the header Headgate-Run-Ended.
 package tester
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"embed"
 	"log/slog"
 	"math"
@@ -60,31 +61,31 @@ import (
 )
 
 // A Server is a test runner. Its fields are set before the first request.
-// Several can be in one process, and each below any path of another server.
+// Several servers can run in one process, each mounted below any path of another server.
 type Server struct {
 	Gates         *gate.Store
 	Runs          *run.Runner
 	Guard         *Guard // nil: all callers may do everything
 	Tools         task.Tools
 	Servers       remote.Servers
-	Types         []string      // that are enabled, by either name; nil for all
-	FailureStatus int           // of a failed test; default 422
-	Strict        bool          // the task route is / alone, and other paths are 404
-	BaseURL       string        // of links in answers; "" for the address of the request
-	MaxBody       int64         // of a request, bytes; default 1 MiB
+	Types         []string      // enabled types of tasks, by either name; nil for all
+	FailureStatus int           // HTTP status of a failed test; default 422
+	Strict        bool          // only / runs tasks; other unknown paths are 404
+	BaseURL       string        // base of links in answers; "" for the address of the request
+	MaxBody       int64         // bytes of a request body; default 1 MiB
 	Log           *slog.Logger  // nil for none
-	Keepalive     time.Duration // between comments of an idle stream; default 15 s
-	OpenMetrics   bool          // metrics need no credential although callers have to say who they are
+	Keepalive     time.Duration // interval between comments on an idle stream; default 15 s
+	OpenMetrics   bool          // metrics need no credential even if callers must authenticate
 
 	once      sync.Once
 	metrics   metrics
 	bodies    *httpserve.Bodies
-	ending    context.Context // ends with Shutdown: streams end
+	ending    context.Context // cancelled by Shutdown, which ends the streams
 	end       context.CancelFunc
-	answering *semaphore.Weighted // requests for tasks
+	answering *semaphore.Weighted // held by requests for tasks; Shutdown waits for them
 }
 
-// started returns the server, ready for requests.
+// started initializes the server on its first call, and returns it.
 func (s *Server) started() *Server {
 	s.once.Do(func() {
 		s.bodies = httpserve.NewBodies(cmp.Or(s.MaxBody, 1<<20))
@@ -98,42 +99,42 @@ func (s *Server) started() *Server {
 	return s
 }
 
-// Shutdown refuses new work, ends streams and what is under way, and records
-// it, and what callers receive of it until ctx ends. Gates are answered as long
-// as somebody asks.
+// Shutdown refuses new work, ends streams, and stops and records the runs under way.
+// Until ctx ends it also records which verdicts callers receive. Requests for gates are
+// answered during and after it.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.started().end()
-	s.Runs.Stop(ctx)                        // whose error Shutdown returns
-	s.answering.Acquire(ctx, math.MaxInt64) // those under way are answered; no others begin
-	return s.Runs.Shutdown(ctx)
+	err := s.Runs.Stop(ctx)                 // deliveries are recorded until Runs.Shutdown
+	s.answering.Acquire(ctx, math.MaxInt64) // requests under way are answered; no others begin
+	return errors.Join(err, s.Runs.Shutdown(ctx))
 }
 
-// An Endpoint is where a test runner listens, and what is asked of its callers. It has
+// An Endpoint says where a test runner listens and how its callers authenticate. It has
 // the fields
 //
 //	Addr      string        // HOST:PORT; default 127.0.0.1:8080; port 0 takes a free one
 //	Cert, Key string        // PEM files for TLS, both or none; read again when they change
-//	ClientCA  string        // PEM file; clients have to show a certificate by it
-//	Optional  bool          // clients without a certificate have to have a token
-//	Insecure  bool          // an address that others can reach needs no authentication
-//	Grace     time.Duration // for runs and answers when it ends; default 30 s
+//	ClientCA  string        // PEM file of the CA for client certificates, which clients must present
+//	Optional  bool          // clients may present a token instead of a certificate
+//	Insecure  bool          // an address that other machines can reach needs no authentication
+//	Grace     time.Duration // for runs and answers at shutdown; default 30 s
 type Endpoint = httpserve.Endpoint
 
-// ErrExposed is an address that others can reach, of a test runner that asks for no credential.
+// ErrExposed reports an address that other machines can reach, without authentication of callers.
 var ErrExposed = httpserve.ErrExposed
 
-// A Listener is where a test runner can be reached, at URL, as http://127.0.0.1:8080.
+// A Listener accepts the connections of a test runner. Its URL is like http://127.0.0.1:8080.
 type Listener struct {
 	*httpserve.Listener
 	server *Server
 }
 
-// Listen begins to listen. An address that is not of this machine alone is
-// refused with [ErrExposed], unless callers have to say who they are or
-// e.Insecure is set. Without authentication an address of this machine answers
-// only requests for this machine, or for the host of BaseURL: pages of other
-// sites can make a browser come here under a name of their own.
-func (s *Server) Listen(_ context.Context, e Endpoint) (*Listener, error) {
+// Listen begins to listen. It refuses an address other than a loopback address with
+// [ErrExposed], unless callers must authenticate or e.Insecure is set. Without
+// authentication, a server on a loopback address answers only requests whose host is
+// this machine or the host of BaseURL: otherwise a page of another site could reach it
+// through a browser, under a host name that resolves to this machine (DNS rebinding).
+func (s *Server) Listen(e Endpoint) (*Listener, error) {
 	l, err := httpserve.Listen(e, s.started().Guard.Required(), s.BaseURL, func(err error) { s.Log.Error("certificates", "problem", err.Error()) })
 	if err != nil {
 		return nil, err
@@ -141,9 +142,9 @@ func (s *Server) Listen(_ context.Context, e Endpoint) (*Listener, error) {
 	return &Listener{l, s}, nil
 }
 
-// Serve serves until ctx ends, and then ends gracefully: new work is refused,
-// runs are stopped and recorded, and callers that wait get their answers. What
-// takes longer than Grace is cut off, with an error.
+// Serve serves until ctx ends, and then shuts down gracefully: it refuses new work,
+// stops and records runs, and answers the callers that wait. Connections that are still
+// active after Grace are closed, and Serve returns an error.
 func (l *Listener) Serve(ctx context.Context) error {
 	return l.Listener.Serve(ctx, l.server.Handler(), l.server.Log, l.server.Shutdown)
 }
@@ -190,15 +191,15 @@ var page embed.FS
 // A handler serves a route.
 type handler func(*Server, http.ResponseWriter, *http.Request) error
 
-// saying returns a handler that answers a text.
+// saying returns a handler that answers 200 with text.
 func saying(text string) handler {
 	return func(_ *Server, w http.ResponseWriter, _ *http.Request) error {
 		return httpserve.Text(w, http.StatusOK, text)
 	}
 }
 
-// identified returns a handler for every caller with a token, whose answer is JSON, unless
-// it is nil: then there is one already.
+// identified returns a handler that authenticates the caller, and answers with the JSON of
+// what serve returns. If that is nil, serve has written the answer itself.
 func identified(serve func(*Server, http.ResponseWriter, *http.Request, grant) (any, error)) handler {
 	return func(s *Server, w http.ResponseWriter, r *http.Request) error {
 		g, err := s.Guard.Identify(r, "")
@@ -213,7 +214,7 @@ func identified(serve func(*Server, http.ResponseWriter, *http.Request, grant) (
 	}
 }
 
-// routes are what serves the paths, see [httpserve.Router].
+// routes are the patterns of [httpserve.Router] and their handlers.
 var routes = []struct {
 	pattern string
 	serve   handler
@@ -277,8 +278,8 @@ func (s *Server) other(w http.ResponseWriter, r *http.Request) error {
 }
 
 // readyz answers whether the process takes work: 503 with a reason when its
-// stores cannot be written or when it is shutting down. Why a store cannot be
-// written is for the log.
+// stores cannot be written or when it is shutting down. The cause of a failed
+// write is only logged.
 func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) error {
 	if s.ending.Err() != nil {
 		return httpserve.Text(w, http.StatusServiceUnavailable, "shutting down")
@@ -292,11 +293,11 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) error {
 	return httpserve.Text(w, http.StatusOK, "OK")
 }
 
-// unknown says how a caller can say who it is.
+// unknown tells a caller how to authenticate.
 const unknown = "say who you are: by a token in the header Authorization (Bearer, or Basic as password), " +
 	"in the metadata of the payload (token), in the URL (/token/TOKEN/ before the path, or ?token=TOKEN), or by a client certificate"
 
-// statuses are those of errors that are no refusal of their own.
+// statuses has the statuses of answers to errors that are not an [httpserve.Refusal].
 var statuses = map[error]int{
 	gate.ErrInvalid: http.StatusBadRequest,
 	gate.ErrLink:    http.StatusGone,
@@ -306,8 +307,8 @@ var statuses = map[error]int{
 	run.ErrClosed:   http.StatusServiceUnavailable,
 }
 
-// pathOf returns the path of a request as logs may have it: that of a link is
-// what makes it work.
+// pathOf returns the path of a request for logs. It masks the path of a link, which
+// is a credential.
 func pathOf(r *http.Request) string {
 	if classOf(r.URL.Path) == "link" {
 		return "/link/" + redact.Mask
@@ -315,10 +316,10 @@ func pathOf(r *http.Request) string {
 	return clean(r.URL.Path)
 }
 
-// clean returns a text that a request chose, as logs may have it.
+// clean returns text from a request for logs: redacted and shortened.
 func clean(text string) string { return redact.Excerpt(text, 200) }
 
-// shown returns a text that a request chose, as an answer may have it.
+// shown returns text from a request for answers: redacted and shortened.
 func shown(text string) string { return redact.Excerpt(text, 80) }
 
 // observeRequest counts a request, and its answer when answered is called.
@@ -331,7 +332,7 @@ func (m *metrics) observeRequest(r *http.Request) (answered func(*httpserve.Writ
 	}
 }
 
-// base returns the URL of the test runner as the caller has it, without a slash
+// base returns the URL by which the caller reaches the test runner, without a slash
 // at its end.
 func (s *Server) base(r *http.Request) string {
 	if s.BaseURL != "" {
@@ -343,7 +344,7 @@ func (s *Server) base(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// runURL is the page of a run, for people who read an answer.
+// runURL returns the URL of a run's web page.
 func (s *Server) runURL(r *http.Request, id string) string {
 	return s.base(r) + "/ui/#/runs/" + url.PathEscape(id)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/task"
 )
 
-// A testServer is a test runner that serves, as the command has it.
+// A testServer is a serving test runner, set up as by the command.
 type testServer struct {
 	*tester.Server
 	t      *testing.T
@@ -54,7 +54,7 @@ func startServer(t *testing.T, set func(*serverSetup)) *testServer {
 	if d.Server.Runs, err = run.Open(w.Runs); err != nil {
 		t.Fatal(err)
 	}
-	l, err := d.Listen(t.Context(), w.Endpoint)
+	l, err := d.Listen(w.Endpoint)
 	must(t, err)
 	d.url = l.URL
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -68,14 +68,14 @@ func startServer(t *testing.T, set func(*serverSetup)) *testServer {
 	return d
 }
 
-// A reply is an answer.
+// A reply is the answer to a request.
 type reply struct {
 	status int
 	body   string
 	header http.Header
 }
 
-// client follows no redirects, and keeps no connection.
+// client follows no redirects, and keeps no connections open.
 var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	Transport:     &http.Transport{DisableKeepAlives: true},
@@ -112,7 +112,7 @@ func (d *testServer) post(path, body string, header ...string) reply {
 	return d.call(http.MethodPost, path, body, append([]string{"Content-Type", "application/json"}, header...)...)
 }
 
-// is wants a status, and a text in the body.
+// is checks the status, and that the body contains part.
 func (r reply) is(t *testing.T, what string, status int, part string) {
 	t.Helper()
 	if r.status != status || !strings.Contains(r.body, part) {
@@ -120,7 +120,7 @@ func (r reply) is(t *testing.T, what string, status int, part string) {
 	}
 }
 
-// A logBuffer keeps what is logged, and tells who waits for a line.
+// A logBuffer keeps the log, and lets a test wait for a line.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -143,7 +143,7 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// wait waits until all parts stand in the log.
+// wait waits until the log contains all parts.
 func (b *logBuffer) wait(t *testing.T, parts ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -26,11 +26,11 @@ import (
 
 const (
 	maxName  = 512 // bytes of a name, a phase and a checksum
-	maxAbout = 253 // bytes of what a payload says for people
+	maxAbout = 253 // bytes of each text that a payload has for people
 )
 
 // A payload is the body of a webhook (specification, "Webhook call payload"),
-// and what the bodies that open and close gates have besides.
+// with the additional fields of requests that open and close gates.
 type payload struct {
 	Name      string            `json:"name"`
 	Namespace string            `json:"namespace"`
@@ -45,7 +45,8 @@ type payload struct {
 	Actor  string   `json:"actor"`
 }
 
-// describe says what is wrong with a payload, and names the key of metadata that is no text.
+// describe returns the refusal of a payload that cannot be decoded. It names the key of
+// metadata whose value is not a string.
 func describe(text []byte, err error) error {
 	var values struct{ Metadata map[string]json.RawMessage }
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
@@ -63,8 +64,8 @@ func describe(text []byte, err error) error {
 	return httpserve.Refuse(http.StatusBadRequest, "%s", httpserve.Describe(err))
 }
 
-// payload reads the payload of a request and says who sent it, also when the payload is
-// none. Metadata does not have its token any more.
+// payload reads the payload of a request and authenticates the caller, even if the payload
+// is invalid. It returns the token of the metadata, and removes it from there.
 func (s *Server) payload(w http.ResponseWriter, r *http.Request) (p payload, g grant, token string, err error) {
 	g, denied := s.Guard.Identify(r, "")
 	if denied != nil && !missing(denied) {
@@ -80,7 +81,7 @@ func (s *Server) payload(w http.ResponseWriter, r *http.Request) (p payload, g g
 	}
 	if err != nil {
 		if own, ok := errors.AsType[*httpserve.Refusal](err); denied != nil && !(ok && own.Status == http.StatusServiceUnavailable) {
-			err = denied // a caller that is not known is told no more
+			err = denied // a caller without a credential learns nothing about its body
 		}
 		return payload{}, g, "", err
 	}
@@ -91,13 +92,13 @@ func (s *Server) payload(w http.ResponseWriter, r *http.Request) (p payload, g g
 	return p, g, token, denied
 }
 
-// missing reports whether a caller was refused because it did not say who it is.
+// missing reports whether a request was refused because it has no credential.
 func missing(err error) bool {
 	denial, ok := errors.AsType[*httpserve.Denial](err)
 	return ok && denial.Kind == "missing"
 }
 
-// checkNames returns which name is too long.
+// checkNames returns an error if a name is too long.
 func (p *payload) checkNames() error {
 	for _, name := range [...]struct{ field, text string }{
 		{"name", p.Name}, {"namespace", p.Namespace}, {"phase", p.Phase}, {"checksum", p.Checksum}, {"gate", p.Gate}, {"metadata gate", p.Metadata["gate"]},
@@ -109,12 +110,12 @@ func (p *payload) checkNames() error {
 	return nil
 }
 
-// key returns the gate of a request; name is that of the URL, "" for none.
+// key returns the gate of a request; name is the gate in the URL, "" for none.
 func (p *payload) key(kind api.Kind, name string) api.Key {
 	return api.Key{Kind: kind, Namespace: p.Namespace, Name: p.Name, Gate: cmp.Or(name, p.Gate, p.Metadata["gate"], api.DefaultGate)}
 }
 
-// about returns what the payload says of its canary for people, bounded and
+// about returns the texts about the canary that the payload has for people, bounded and
 // without control characters and credentials.
 func (p *payload) about() api.About {
 	text := func(key string) string {
@@ -130,23 +131,23 @@ func (p *payload) about() api.About {
 	}
 }
 
-// over ends the waits of a canary whose rollout is, except that at the gate that
-// the payload asks.
+// over ends the waits of the canary if its rollout is over, except a wait at asked, the
+// gate that the request checks.
 func (s *Server) over(p payload, asked api.Key) {
 	if (p.Phase == "Failed" || p.Phase == "Succeeded") && p.Metadata[rollout.MetadataTrial] != "true" {
 		s.Gates.EndWaits(p.Namespace, p.Name, asked)
 	}
 }
 
-// A job is a request for a task, read and allowed.
+// A job is a request for a task, parsed and authorized.
 type job struct {
 	task.Common
 	request run.Request
 	task    run.Task
-	launch  bool // of the k6 webhook
+	launch  bool // it came by the k6 webhook
 }
 
-// commands are the types that run metadata cmd, which texts of failures name.
+// commands are the types that run metadata cmd: the text of a failure names the command.
 var commands = []string{"cmd", "bash", "helm", "helmv3", "kubectl"}
 
 // task answers the task route.
@@ -162,19 +163,19 @@ func (s *Server) task(w http.ResponseWriter, r *http.Request) error {
 	return s.run(w, r, j)
 }
 
-// job makes a job of a payload. The first thing that is wrong decides, in the
-// order of the reference: body, access, metadata, type, keys.
+// job turns a payload into a job. It checks in the order of the reference
+// implementation: body, access, metadata, type, keys. The first error is returned.
 func (s *Server) job(p payload, g grant, token string) (*job, error) {
 	given, is := p.Metadata["type"]
 	if !is {
 		given = "cmd"
 	}
 	kind := api.TypeName(given)
-	if err := mayTask(g, toRun, p.Namespace, cmp.Or(kind, given)); err != nil { // of an unknown one what the request calls it
+	if err := mayTask(g, toRun, p.Namespace, cmp.Or(kind, given)); err != nil { // an unknown type by its name in the request
 		return nil, err
 	}
 	s.over(p, api.Key{})
-	maps.DeleteFunc(p.Metadata, func(key, _ string) bool { return strings.HasPrefix(key, "headgate.") }) // what tells about the canary: no test gets it
+	maps.DeleteFunc(p.Metadata, func(key, _ string) bool { return strings.HasPrefix(key, "headgate.") }) // facts about the canary, which tests do not get
 	switch {
 	case len(p.Metadata) == 0:
 		return nil, httpserve.Refuse(http.StatusBadRequest, "metadata not found in payload")
@@ -202,25 +203,25 @@ func (s *Server) job(p payload, g grant, token string) (*job, error) {
 	if secrets, err = maskable(secrets, p.Metadata, token); err != nil {
 		return nil, err
 	}
-	delete(p.Metadata, "type") // either name of a type asks for the same run
+	delete(p.Metadata, "type") // both names of a type ask for the same run
 	return &job{Common: common, task: work, request: run.Request{
 		Namespace: p.Namespace, Name: p.Name, Phase: p.Phase, Checksum: p.Checksum, Type: kind, Metadata: p.Metadata, Secrets: secrets,
 		FailOnError: common.FailOnError, Timeout: common.Timeout, OutputLimit: common.OutputLimit, Actor: g.Actor,
 	}}, nil
 }
 
-// Bounds of what is looked for in the output of a run: a request is small, and
-// could ask for a search that needs many times as much.
+// Bounds of the secrets that are masked in the output of a run: without them a small
+// request could demand an expensive search.
 const (
 	maxSecrets    = 500
 	maxSecretSize = 256 << 10 // bytes of all
 )
 
-// userinfo is a password in a URL.
+// userinfo matches a password in a URL.
 var userinfo = regexp.MustCompile("://[^\\s/?#@\"'`]*:([^\\s/?#@\"'`]+)@")
 
 // maskable returns the secrets of a request: those given, the token, and the passwords
-// in URLs of metadata, as they are written and as they are meant. Too many are refused.
+// in URLs of metadata, both as written and decoded. It refuses too many.
 func maskable(secrets []string, m map[string]string, token string) ([]string, error) {
 	if token != "" {
 		secrets = append(secrets, token)
@@ -241,7 +242,7 @@ func maskable(secrets []string, m map[string]string, token string) ([]string, er
 	return secrets, nil
 }
 
-// Callers keep 64 KiB of an answer.
+// Bounds of the text of a failure: callers keep 64 KiB of an answer.
 const (
 	maxFailure = 64 << 10
 	maxCommand = 4 << 10 // bytes of a command in the text of a failure
@@ -251,11 +252,11 @@ const (
 // final reports whether a run has ended.
 func final(state api.RunState) bool { return state != api.Queued && state != api.Running }
 
-// run starts a job, and answers with how it ended if that is waited for. A caller that
-// leaves before does not end it: with a checksum its verdict waits for the next equal
-// request. Only the k6 webhook ends it with the last of its callers, and also answers for
-// a run that goes on. When a verdict has been written to a caller that is still there it is
-// delivered: a caller that has all of it and asks again gets a new run.
+// run starts a job and, if the caller waits, answers with how it ended. A caller that
+// disconnects does not end the run: if the request has a checksum, the verdict is kept for
+// the next equal request. Only for the k6 webhook, the run is cancelled when its last caller
+// disconnects; that webhook may also be answered while the run goes on. A verdict that was
+// written to a caller that is still connected is delivered: the next request starts a new run.
 func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
 	if !s.answering.TryAcquire(1) {
 		return run.ErrClosed
@@ -267,7 +268,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
 	if j.Wait {
 		state, err = s.Runs.Wait(r.Context(), j.request, j.task)
 		if err != nil && r.Context().Err() != nil {
-			return httpserve.Refuse(http.StatusServiceUnavailable, "the request ended before the run") // for a caller that still hears it
+			return httpserve.Refuse(http.StatusServiceUnavailable, "the request ended before the run") // if the caller still reads
 		}
 	} else {
 		state, err = s.Runs.Start(j.request, j.task)
@@ -284,7 +285,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
 	case accepted:
 		status = http.StatusAccepted
 	case state.State == api.Succeeded || !ended:
-	case state.State == api.Stopped: // it has no verdict: it is to be asked for again
+	case state.State == api.Stopped: // it has no verdict: the caller retries
 		w.Header().Set("Retry-After", httpserve.RetryAfter)
 		status = http.StatusServiceUnavailable
 	case j.launch:
@@ -311,8 +312,8 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
 	return err
 }
 
-// text returns the body of the answer, with a note, which may be "", where
-// the output does not stand alone.
+// text returns the body of the answer. It contains the note, which may be "", unless the
+// body is the output alone.
 func (j *job) text(state api.Run, note string) string {
 	if state.State == api.Succeeded || !final(state.State) {
 		if j.ReturnOutput || j.launch {
@@ -336,21 +337,22 @@ func (j *job) text(state api.Run, note string) string {
 	return head + middle(state.Output, maxFailure-len(head)-len(tail)) + tail
 }
 
-// middle returns a text of at most most bytes, which are some hundreds: its beginning and its end.
+// middle shortens text to at most most bytes, by cutting out its middle. Most must be at
+// least some hundreds.
 func middle(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
 	mark := fmt.Sprintf("\n[%d bytes left out]\n", len(text)-most)
 	half := (most - len(mark)) / 2
-	return strings.ToValidUTF8(text[:half]+mark+text[len(text)-half:], "") // without parts of characters
+	return strings.ToValidUTF8(text[:half]+mark+text[len(text)-half:], "") // drop cut characters
 }
 
-// The wire of the k6 webhook: every failure is 400 with a text.
+// The constants of the k6 webhook, which answers every failure with 400 and a text.
 const (
-	launchDelay   = 2 * time.Minute  // after a failure, in which further calls fail: metadata min_failure_delay
-	launchStart   = 20 * time.Second // for a test that no caller waits for to start
-	launchStarted = "output:"        // what k6 writes then
+	launchDelay   = 2 * time.Minute  // how long calls fail after a failed test; metadata min_failure_delay overrides it
+	launchStart   = 20 * time.Second // limit of the wait for the start of a background test
+	launchStarted = "output:"        // k6 writes it when it starts the test
 )
 
 // launch answers POST /launch-test. Keys of metadata for chats
@@ -389,7 +391,8 @@ func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
 	return s.run(w, r, j)
 }
 
-// launched returns a test that no caller waits for, once it has started.
+// launched waits until a background test has started, for launchStart at most, and returns
+// its run.
 func (s *Server) launched(r *http.Request, state api.Run) api.Run {
 	ctx, cancel := context.WithTimeout(r.Context(), launchStart)
 	defer cancel()

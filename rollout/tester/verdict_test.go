@@ -50,12 +50,12 @@ func mustPost(t *testing.T, url, body string, header ...string) (int, string) {
 	return status, text
 }
 
-// payload returns one for a canary of a name of its own.
+// payload returns a payload of a canary with a name.
 func payload(name string, metadata string) string {
 	return fmt.Sprintf(`{"name":%q,"namespace":"test","phase":"Progressing","checksum":"a","metadata":%s}`, name, metadata)
 }
 
-// until waits until a run of a canary is as wanted.
+// until waits until wanted is true for a run of a canary.
 func until(t *testing.T, s *tester.Server, name string, wanted func(api.Run) bool) api.Run {
 	t.Helper()
 	changes := s.Runs.Watch(t.Context())
@@ -66,7 +66,7 @@ func until(t *testing.T, s *tester.Server, name string, wanted func(api.Run) boo
 			}
 		}
 		if _, more := <-changes; !more {
-			t.Fatal("the desk has ended")
+			t.Fatal("the runner has ended")
 		}
 	}
 }
@@ -75,9 +75,9 @@ func is(state api.RunState) func(api.Run) bool {
 	return func(r api.Run) bool { return r.State == state }
 }
 
-// TestVerdictIsKept has a test pass after its caller left, and asks again: without
-// a checksum and after a while the test starts anew, else the answer says when the
-// run ended.
+// TestVerdictIsKept lets a test pass after its caller disconnected, and repeats the request.
+// Without a checksum, or after a while, a new run starts; otherwise the answer says when
+// the run ended.
 func TestVerdictIsKept(t *testing.T) {
 	for name, test := range map[string]struct {
 		checksum, more string
@@ -120,7 +120,7 @@ func TestVerdictIsKept(t *testing.T) {
 	}
 }
 
-// TestFailureText bounds the text of a failure as callers do (C-7, S-29).
+// TestFailureText shows that the text of a failure has the bounds of callers (C-7, S-29).
 func TestFailureText(t *testing.T) {
 	url := "http://" + serve(t, newServer(t))
 	status, text := mustPost(t, url, payload("long", `{"type":"bash","cmd":"echo first; head -c 300000 /dev/zero | tr '\\0' x; echo last; exit 9"}`))
@@ -134,7 +134,7 @@ func TestFailureText(t *testing.T) {
 	}
 }
 
-// A delayedRecorder holds a write until it is let.
+// A delayedRecorder blocks a write until it is released.
 type delayedRecorder struct {
 	*httptest.ResponseRecorder
 	writing, let chan struct{}
@@ -146,8 +146,8 @@ func (l delayedRecorder) Write(p []byte) (int, error) {
 	return l.ResponseRecorder.Write(p)
 }
 
-// TestVerdictReceivedDuringShutdown has a verdict that a caller receives while the
-// test runner shuts down not be given once more by the next one.
+// TestVerdictReceivedDuringShutdown shows that a verdict which a caller receives during a
+// shutdown is not delivered again by the next test runner.
 func TestVerdictReceivedDuringShutdown(t *testing.T) {
 	for name, inTime := range map[string]bool{"in time": true, "too late": false} {
 		t.Run(name, func(t *testing.T) {
@@ -185,15 +185,26 @@ func TestVerdictReceivedDuringShutdown(t *testing.T) {
 	}
 }
 
-// A broken connection takes the head of an answer and nothing else.
+// TestShutdownNamesRunsThatGoOn shows that Shutdown returns an error if a run does not end
+// in time.
+func TestShutdownNamesRunsThatGoOn(t *testing.T) {
+	s := newServer(t)
+	go s.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader(payload("long", `{"type":"bash","cmd":"sleep 60"}`))))
+	until(t, s, "long", is(api.Running))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	testenv.ErrorSays(t, s.Shutdown(ctx), "1 of the runs did not end in time: bash of test/long")
+}
+
+// A broken connection accepts the header of an answer, but no body.
 type broken struct{ header http.Header }
 
 func (b broken) Header() http.Header       { return b.header }
 func (b broken) WriteHeader(int)           {}
 func (b broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// TestAnswerThatIsNotReceived keeps a verdict whose answer could not be written,
-// or whose caller was gone by then.
+// TestAnswerThatIsNotReceived shows that a verdict is kept if its answer could not be
+// written, or if its caller had disconnected.
 func TestAnswerThatIsNotReceived(t *testing.T) {
 	s := newServer(t)
 	handler := s.Handler()
@@ -215,7 +226,7 @@ func TestAnswerThatIsNotReceived(t *testing.T) {
 	}
 }
 
-// TestLaunchEndsWithItsCaller has a k6 run that is waited for end when its caller leaves.
+// TestLaunchEndsWithItsCaller shows that a k6 run ends when the caller that waits disconnects.
 func TestLaunchEndsWithItsCaller(t *testing.T) {
 	s := newServer(t)
 	url := "http://" + serve(t, s)
@@ -233,7 +244,7 @@ func TestLaunchEndsWithItsCaller(t *testing.T) {
 	}
 }
 
-// get sends a GET whose answer is read as it comes.
+// get sends a GET and returns the answer, whose body the test reads as a stream.
 func get(t *testing.T, url string, header ...string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -250,7 +261,7 @@ func get(t *testing.T, url string, header ...string) *http.Response {
 // notices reads a stream of changes.
 type notices struct{ lines *bufio.Scanner }
 
-// next returns the next change; comments are passed over.
+// next returns the next change, and skips comments.
 func (n notices) next(t *testing.T) (notice api.Notice) {
 	t.Helper()
 	for n.lines.Scan() {
@@ -293,7 +304,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestOutput follows a run that waits until what it wrote was read.
+// TestOutput follows the output of a run that waits until the test has read it.
 func TestOutput(t *testing.T) {
 	s := newServer(t)
 	url := "http://" + serve(t, s)
@@ -318,7 +329,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestPanic has a handler that panics answer 500, and the process go on (S-1).
+// TestPanic shows that a panic in a handler is answered with 500, and the process goes on (S-1).
 func TestPanic(t *testing.T) {
 	var log bytes.Buffer
 	s := &tester.Server{Log: slog.New(slog.NewTextHandler(&log, nil))} // without a store of gates
@@ -333,8 +344,8 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestOutputIsLogged has output in the log when it is asked for, without secrets
-// and control characters, and otherwise not (S-31, S-47).
+// TestOutputIsLogged shows that output is logged only on request, and without secrets
+// and control characters (S-31, S-47).
 func TestOutputIsLogged(t *testing.T) {
 	d := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, tenants) })
 	const token = "all-of-it-0123456789"
@@ -357,7 +368,7 @@ func TestOutputIsLogged(t *testing.T) {
 	}
 }
 
-// FuzzPayload sends bodies to a gate, which is closed or cannot read them.
+// FuzzPayload sends bodies to a closed gate: it refuses the check, or the body.
 func FuzzPayload(f *testing.F) {
 	for _, body := range []string{"", "null", "{}", `{"name":"a","metadata":{"gate":"b"}}`, `{"metadata":{"a":1}}`, `{"name":"\ud800"}`, "[[[[", `{"NAME":"x","name":null}`, "\xef\xbb\xbf{}", `{"metadata":{"token":"x"}}`,
 		`{"nAme":"\b0000"}`, `{"gate":".."}`, `{"checksum":"` + strings.Repeat("a", 254) + `"}`, `{"gate":"a","metadata":{"gate":"\n"}}`} {
@@ -385,7 +396,7 @@ func FuzzPayload(f *testing.F) {
 				status = http.StatusBadRequest
 			}
 		}
-		if len(want.Metadata["gate"]) > 512 { // also where another counts
+		if len(want.Metadata["gate"]) > 512 { // also if the gate is named elsewhere
 			status = http.StatusBadRequest
 		}
 		w := httptest.NewRecorder()

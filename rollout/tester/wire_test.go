@@ -23,8 +23,8 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/task"
 )
 
-// k6 stands for the real one: it says what the real one says before a test
-// starts, and then does what the script asks for.
+// k6 replaces the real k6: it prints what that prints before a test starts, and then
+// does what the script says.
 const k6 = `#!/bin/sh
 for script; do :; done
 echo 'output: -'
@@ -36,7 +36,7 @@ once*) read -r _ mark <"$script"; if [ -e "$mark" ]; then echo pass; else : >"$m
 esac
 `
 
-// programs returns a directory for PATH with what tests of the wire may run.
+// programs returns a directory for PATH with the programs that tests of the protocol may run.
 func programs(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -57,7 +57,7 @@ func programs(t testing.TB) string {
 // with gates and runs in memory.
 func newServer(t testing.TB) *tester.Server { return newServerOf(t, run.Config{}) }
 
-// newServerOf returns one with runs of a configuration.
+// newServerOf is like newServer, with a configuration of the runs.
 func newServerOf(t testing.TB, c run.Config) *tester.Server {
 	t.Helper()
 	s := &tester.Server{Tools: task.Tools{Env: []string{"PATH=" + programs(t)}, Grace: 100 * time.Millisecond}}
@@ -85,8 +85,8 @@ func serve(t testing.TB, s *tester.Server) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// TestWire plays testdata/exchanges: every endpoint with what it answers. Each file
-// is for one new test runner.
+// TestWire replays testdata/exchanges: requests to every endpoint, and the answers. Each
+// file gets a new test runner.
 func TestWire(t *testing.T) {
 	set := map[string]func(*testing.T, *tester.Server){
 		"strict.txt": func(_ *testing.T, s *tester.Server) {
@@ -115,8 +115,8 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// TestRejectWhatWasSeen rejects the revision that somebody saw, when another
-// waits by then: that one is not rolled back.
+// TestRejectWhatWasSeen rejects the revision that a user saw while another revision waits
+// by then: the other one is not rolled back.
 func TestRejectWhatWasSeen(t *testing.T) {
 	d := startServer(t, nil)
 	d.post("/gate/check", canary("shop", `{}`)).is(t, "a check", 403, "")
@@ -132,8 +132,8 @@ func TestRejectWhatWasSeen(t *testing.T) {
 	d.post(gatePath+"/close", `{"ttl": "1h"}`).is(t, "a time of a closing", 400, "ttl")
 }
 
-// TestOpenFromWebhook opens gates by payloads, which have a checksum whatever the mode; one without a name opens
-// what checks without a name ask, and these begin no wait.
+// TestOpenFromWebhook opens gates by payloads, which have a checksum whatever the mode. A payload
+// without a name opens the gate of checks without a name, which begin no wait.
 func TestOpenFromWebhook(t *testing.T) {
 	d := startServer(t, nil)
 	for mode, want := range map[string]string{"": "sticky ", "one-shot": "one-shot ", "checksum": "checksum abc"} {
@@ -150,14 +150,14 @@ func TestOpenFromWebhook(t *testing.T) {
 	d.post("/gate/check", `null`).is(t, "opened", 200, "")
 }
 
-// told is a payload as an analysis sends it.
+// told returns a payload as an analysis sends it.
 func told(weight, more string) string {
 	return fmt.Sprintf(`{"name":"app","namespace":"test","phase":"Waiting","checksum":"a","metadata":{"headgate.revision":"main@sha1:69d8","headgate.weight":%q,`+
 		`"headgate.step":"2/5","headgate.threshold":"5","headgate.failures":"1"%s}}`, weight, more)
 }
 
-// TestOwnKeysAreNoneOfTheTest has requests that differ in keys of headgate alone
-// be equal, and no test be asked for by them.
+// TestOwnKeysAreNoneOfTheTest shows that requests which differ only in the keys of headgate
+// are equal, and that these keys alone ask for no test.
 func TestOwnKeysAreNoneOfTheTest(t *testing.T) {
 	s := newServer(t)
 	url := "http://" + serve(t, s)
@@ -175,8 +175,8 @@ func TestOwnKeysAreNoneOfTheTest(t *testing.T) {
 	}
 }
 
-// TestAboutWhatWaits has what a payload says for people in the API as it is now,
-// harmless, and runs selected by their checksum.
+// TestAboutWhatWaits shows that the API has the newest texts for people of a payload,
+// sanitized, and that it selects runs by checksum.
 func TestAboutWhatWaits(t *testing.T) {
 	url := "http://" + serve(t, newServer(t))
 	client := &api.Client{URL: url}
@@ -210,8 +210,8 @@ func TestAboutWhatWaits(t *testing.T) {
 	}
 }
 
-// TestLinkSaysWhatWaits has the page of a link look like the page, and show the
-// revision, where it is, and its runs that the issuer of the link may see.
+// TestLinkSaysWhatWaits shows that the page of a link looks like the web page, and has the
+// revision, its progress, and those of its runs that the issuer of the link may see.
 func TestLinkSaysWhatWaits(t *testing.T) {
 	s := newServer(t)
 	url := "http://" + serve(t, s)
@@ -257,12 +257,12 @@ func TestLinkSaysWhatWaits(t *testing.T) {
 	}
 }
 
-// asked is the payload of a canary of namespace test.
+// asked returns the payload of a canary in namespace test.
 func asked(name, phase, metadata string) string {
 	return fmt.Sprintf(`{"name":%q,"namespace":"test","phase":%q,"checksum":"a","metadata":%s}`, name, phase, metadata)
 }
 
-// waits lists who waits as a client does: NAME/GATE of each, in order.
+// waits lists the canaries that wait, through a client: NAME/GATE of each, in order.
 func waits(t *testing.T, url string, f api.Filter) string {
 	t.Helper()
 	f.Waiting = true
@@ -275,8 +275,8 @@ func waits(t *testing.T, url string, f api.Filter) string {
 	return strings.Join(names, " ")
 }
 
-// TestEndOfRolloutEndsWaits has payloads of a canary whose rollout is over end its
-// waits, those of other canaries and of trials not.
+// TestEndOfRolloutEndsWaits shows that payloads of a canary whose rollout is over end its
+// waits, and that payloads of other canaries and of trials do not.
 func TestEndOfRolloutEndsWaits(t *testing.T) {
 	const test = `{"type":"bash","cmd":"true"}`
 	const both = "app/promotion app/start other/start"
@@ -308,7 +308,7 @@ func TestEndOfRolloutEndsWaits(t *testing.T) {
 	}
 }
 
-// TestEndOfRolloutNeedsAccess has a caller end no waits in namespaces of others.
+// TestEndOfRolloutNeedsAccess shows that a caller cannot end waits outside its namespaces.
 func TestEndOfRolloutNeedsAccess(t *testing.T) {
 	s := newServer(t)
 	s.Guard = guard(t, tenants)

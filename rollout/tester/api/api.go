@@ -1,6 +1,6 @@
-// Package api is what a test runner says over HTTP besides the contract of
-// webhooks: the types of its JSON, and a client for it. It depends on neither
-// the server nor a store.
+// Package api defines the HTTP API that a test runner has besides the contract of
+// webhooks: the types of its JSON, and a client. It depends on neither the server
+// nor a store.
 //
 //	GET  /api/v1/gates                                       {"gates": [Gate…]}; ?kind= ?namespace= ?name= ?waiting=true
 //	GET  /api/v1/gates/KIND/NAMESPACE/NAME/GATE              Gate; a gate never seen is closed
@@ -16,11 +16,11 @@
 //	GET  /api/v1/watch                                       text/event-stream of Notice
 //	GET  /api/v1/session                                     Session
 //	POST /api/v1/session                                     {"token": …}: sets the cookie of the web page
-//	DELETE /api/v1/session                                   ends it
+//	DELETE /api/v1/session                                   ends the session
 //
-// KIND is gate or rollback. A path segment is escaped as in URLs. Everything
-// else that is below /api/ is 404; a wrong method is 405. An error is a
-// Problem with the status of the answer.
+// KIND is gate or rollback. A path segment is escaped as in URLs. Any other path
+// below /api/ is 404; a wrong method is 405. An error is a [Problem] with the
+// status of the answer.
 package api
 
 import (
@@ -30,7 +30,7 @@ import (
 	"time"
 )
 
-// A Problem is the JSON of every answer of the API from 400 on.
+// A Problem is the JSON of every answer of the API with a status of 400 or more.
 type Problem struct {
 	Status int    `json:"status"`
 	Reason string `json:"reason"` // what is wrong, and what to do
@@ -39,23 +39,23 @@ type Problem struct {
 // A Session says who the caller is, and what its credential allows.
 type Session struct {
 	Actor    string `json:"actor"`              // "" when anonymous callers may do everything
-	Required bool   `json:"required"`           // callers have to say who they are
-	ReadOnly bool   `json:"readOnly,omitempty"` // it may look, and check gates, and change nothing
+	Required bool   `json:"required"`           // callers must authenticate
+	ReadOnly bool   `json:"readOnly,omitempty"` // the caller may look and check gates, but change nothing
 }
 
-// A Notice is one change, as the watch stream has it. Exactly one is set.
+// A Notice is one change in the watch stream. Exactly one field is set.
 type Notice struct {
 	Gate *Gate `json:"gate,omitempty"`
 	Run  *Run  `json:"run,omitempty"` // without output
 }
 
-// A LinkRequest asks for links that decide about what waits at a gate now.
+// A LinkRequest asks for links that approve or reject the revision that waits at a gate.
 type LinkRequest struct {
 	TTL string `json:"ttl,omitempty"` // seconds or a duration; default 24h, at most 7 days
 }
 
-// A Link holds two URLs of pages with a button each. Whichever is pressed
-// first ends both; neither works for another checksum.
+// A Link holds the URLs of two pages with a button each. Pressing either button
+// ends both links; neither works for another checksum.
 type Link struct {
 	Approve string    `json:"approve"`
 	Reject  string    `json:"reject"`
@@ -79,7 +79,7 @@ type Mode string
 
 // The modes.
 const (
-	Sticky  Mode = "sticky"   // nothing but a close: what the reference implementation does
+	Sticky  Mode = "sticky"   // a close only, as in the reference implementation
 	OneShot Mode = "one-shot" // it holds for the checksum of the first check that passes; a check with another closes it
 	Bound   Mode = "checksum" // it holds for the checksum given when it was opened, and no other
 )
@@ -104,29 +104,29 @@ type Gate struct {
 	Mode     Mode      `json:"mode,omitempty"`     // of the opening
 	Checksum string    `json:"checksum,omitempty"` // that it is open for; "" for any
 	Expires  time.Time `json:"expires,omitzero"`   // when it closes by itself
-	Changed  time.Time `json:"changed,omitzero"`   // opened or closed
-	Actor    string    `json:"actor,omitempty"`    // who did
-	Reason   string    `json:"reason,omitempty"`   // and why
-	Waiting  *Waiting  `json:"waiting,omitempty"`  // nil when no check waits for it
+	Changed  time.Time `json:"changed,omitzero"`   // when it was opened or closed
+	Actor    string    `json:"actor,omitempty"`    // who opened or closed it
+	Reason   string    `json:"reason,omitempty"`   // why it was opened or closed
+	Waiting  *Waiting  `json:"waiting,omitempty"`  // nil if no canary waits at it
 }
 
-// A Waiting is who waits at a closed gate. It ends when a check passes, when the
-// rollout is over, or when no check has come for a while.
+// A Waiting is the wait of a canary at a closed gate. It ends when a check passes,
+// when the rollout is over, or when no check has come for a while.
 type Waiting struct {
 	Since    time.Time `json:"since"`              // the first check that was refused
-	Last     time.Time `json:"last"`               // the latest
-	Stale    bool      `json:"stale,omitempty"`    // no check came within two of the intervals between them, or 2 s
+	Last     time.Time `json:"last"`               // the latest check
+	Stale    bool      `json:"stale,omitempty"`    // no check came within twice the longest interval between two, or 2 s
 	Phase    string    `json:"phase,omitempty"`    // of the canary
 	Checksum string    `json:"checksum,omitempty"` // the revision that waits
 	About
 }
 
-// An About is what a payload says of its canary for people, in the keys of its
-// metadata that begin with "headgate.". Its texts are as the caller sent them.
+// An About describes a canary for people. It comes from the keys of a payload's metadata
+// that begin with "headgate."; its texts are as the caller sent them.
 type About struct {
 	Revision  string `json:"revision,omitempty"`
 	Weight    string `json:"weight,omitempty"`    // percent of the traffic that the canary has
-	Step      string `json:"step,omitempty"`      // weights or iterations that were reached, of how many: "2/5"
+	Step      string `json:"step,omitempty"`      // weights or iterations reached, and how many there are: "2/5"
 	Threshold string `json:"threshold,omitempty"` // failed checks at which it is rolled back
 	Failures  string `json:"failures,omitempty"`  // failed checks so far
 }
@@ -136,7 +136,7 @@ type Change struct {
 	Mode     Mode   `json:"mode,omitempty"`     // default Sticky, with Checksum Bound
 	Checksum string `json:"checksum,omitempty"` // for Bound
 	TTL      string `json:"ttl,omitempty"`      // seconds or a duration after which it closes; default never
-	Actor    string `json:"actor,omitempty"`    // counts only where callers need not say who they are
+	Actor    string `json:"actor,omitempty"`    // ignored if callers must authenticate
 	Reason   string `json:"reason,omitempty"`
 }
 
@@ -152,7 +152,7 @@ type Entry struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
-// A RunState is where a run is.
+// A RunState is the state of a run.
 type RunState string
 
 // The states of a run. Those from Succeeded on are final.
@@ -186,22 +186,22 @@ type Run struct {
 	ExitCode  *int              `json:"exitCode,omitempty"`
 	Reason    string            `json:"reason,omitempty"` // why it did not succeed
 	Output    string            `json:"output,omitempty"` // beginning and end
-	Bytes     int64             `json:"outputBytes"`      // that it wrote
+	Bytes     int64             `json:"outputBytes"`      // bytes that it wrote
 	Truncated bool              `json:"truncated"`
 	Delivered bool              `json:"delivered"` // a caller has received how it ended
 	URL       string            `json:"url,omitempty"`
 }
 
-// Types are the types of tasks, as records have them.
+// Types returns the types of tasks, by the product's names.
 func Types() []string {
 	return []string{"cmd", "bash", "helm", "helmv3", "kubectl", "ngrinder", "concord", "k6"}
 }
 
-// neutral are the names of types that are no name of a product.
+// neutral maps the neutral names of types to the product's names.
 var neutral = map[string]string{"pkgtest": "helm", "pkgtest3": "helmv3", "delegated-load": "ngrinder", "workflow": "concord"}
 
-// TypeName returns the type of a task by the product's name or the neutral
-// one, "" when there is none.
+// TypeName returns the product's name of a type of tasks, given that name or the
+// neutral one; "" if there is no such type.
 func TypeName(name string) string {
 	if slices.Contains(Types(), name) {
 		return name
@@ -211,8 +211,8 @@ func TypeName(name string) string {
 
 const maxInterval = 365 * 24 * time.Hour
 
-// ParseInterval reads a time span of a request: seconds as a bare number, or a
-// duration such as 1m30s; positive, at most 365 days. Empty is fallback.
+// ParseInterval parses a time span of a request: seconds as a bare number, or a
+// duration such as 1m30s; positive, at most 365 days. An empty text means fallback.
 func ParseInterval(text string, fallback time.Duration) (time.Duration, error) {
 	if text == "" {
 		return fallback, nil

@@ -14,15 +14,15 @@ import (
 	"github.com/headgate-io/headgate/internal/retry"
 )
 
-// A Client calls the API of one test runner. Answers of the server that are not
-// as they should be are a [*Problem]; errors never show the token.
+// A Client calls the API of one test runner. If the server answers with an error status,
+// the error is a [*Problem]. Errors never contain the token.
 type Client struct {
-	URL   string       // base, as http://127.0.0.1:8080; a path prefix stays
+	URL   string       // base URL, such as http://127.0.0.1:8080; it may have a path
 	Token string       // sent as bearer token; "" for none
-	HTTP  *http.Client // nil for one of its own; redirects are followed within the origin of URL alone
+	HTTP  *http.Client // nil for a client of its own; redirects are followed within the origin of URL only
 
-	// Lost is told when Watch has lost the server, and why, and with nil when
-	// that is there again; nil for no reports.
+	// Lost is called with the cause when Watch loses the connection, and with nil
+	// when Watch has a connection again; nil for no reports.
 	Lost func(error)
 }
 
@@ -38,7 +38,7 @@ type Filter struct {
 	Waiting   bool   // only gates where a check waits,
 	Stale     bool   // with Waiting also those whose wait is stale
 	Limit     int    // default 100, at most 1000
-	Before    string // the ID to go on from
+	Before    string // only entries or runs before this ID
 }
 
 // Selects reports whether the filter selects a key.
@@ -90,19 +90,19 @@ func (c *Client) Run(ctx context.Context, id string) (Run, error) {
 	return ask[Run](ctx, c, "look up run "+id, call.Request{Path: call.Join("runs", id)})
 }
 
-// Change does an action to a gate, and returns it as it is then: open, close, or reject,
-// which closes a gate and opens the rollback switch of the canary for the revision that
-// waits, or for change.Checksum.
+// Change carries out an action on a gate, and returns its new state. The action is open,
+// close, or reject, which closes a gate and opens the rollback switch of the canary for
+// change.Checksum, by default for the revision that waits.
 func (c *Client) Change(ctx context.Context, action string, k Key, change Change) (Gate, error) {
 	return ask[Gate](ctx, c, action+" "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, action), Body: change})
 }
 
-// Link returns links that decide about what waits at k.
+// Link returns links that approve or reject the revision that waits at k.
 func (c *Client) Link(ctx context.Context, k Key, r LinkRequest) (Link, error) {
 	return ask[Link](ctx, c, "link "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, "link"), Body: r})
 }
 
-// Cancel ends a run.
+// Cancel ends a run, and returns it.
 func (c *Client) Cancel(ctx context.Context, id string) (Run, error) {
 	return ask[Run](ctx, c, "cancel run "+id, call.Request{Method: http.MethodPost, Path: call.Join("runs", id, "cancel")})
 }
@@ -140,20 +140,20 @@ func ask[T any](ctx context.Context, c *Client, operation string, r call.Request
 // Error returns status and reason.
 func (p *Problem) Error() string { return call.Status(p.Status, p.Reason) }
 
-// Transient reports whether the answer may be another next time.
+// Transient reports whether a retry may succeed.
 func (p *Problem) Transient() bool { return retry.Status(p.Status) }
 
 // Watch calls each with the gates that f selects, and then with every change of
-// one of them or of a run. It connects again when the connection breaks, and
-// calls each with the gates once more, until ctx ends, which is no error, or
-// each returns an error, which it returns. What the server refuses ends it, and
-// so does a server that cannot be reached in the first place.
+// one of them or of a run. If the connection breaks, Watch connects again and calls
+// each with the gates once more. It returns nil when ctx ends, and the error of each
+// if that fails. It also returns an error if the server refuses a request, or cannot
+// be reached in the first place.
 func (c *Client) Watch(ctx context.Context, f Filter, each func(Notice) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var own error
 	tell := func(n Notice) error {
-		if n.Gate == nil && n.Run == nil || n.Gate != nil && !f.Selects(n.Gate.Key) { // of a later version, or others
+		if n.Gate == nil && n.Run == nil || n.Gate != nil && !f.Selects(n.Gate.Key) { // a notice of a later version, or a gate that f does not select
 			return nil
 		}
 		if own = each(n); own != nil {

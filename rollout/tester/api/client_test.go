@@ -16,7 +16,7 @@ import (
 
 var key = api.Key{Kind: api.KindGate, Namespace: "prod", Name: "web", Gate: "a/b c"}
 
-// TestRequests checks what the client asks for, against doc.go.
+// TestRequests checks the requests of the client against the package documentation.
 func TestRequests(t *testing.T) {
 	var got string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -76,7 +76,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestProblems checks the errors of answers that are none, and that they show neither token nor terminal sequences.
+// TestProblems checks the errors of wrong answers, and that they contain neither token nor terminal sequences.
 func TestProblems(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t.Errorf("another server was called, Authorization %q", r.Header.Get("Authorization"))
@@ -140,8 +140,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// watched returns a server with one gate, and a stream of changes that is body
-// each time but for the first so many answers, which are refusals.
+// watched returns a client of a server with one gate, and a stream of changes that is body.
+// The first answers have the statuses of refusals instead.
 func watched(t *testing.T, body string, refusals ...int) *api.Client {
 	mux, streams := http.NewServeMux(), 0
 	mux.HandleFunc("/api/v1/gates", func(w http.ResponseWriter, _ *http.Request) {
@@ -162,8 +162,8 @@ func watched(t *testing.T, body string, refusals ...int) *api.Client {
 	return &api.Client{URL: server.URL}
 }
 
-// TestWatch reads a stream of events, with what may stand in one, and again when
-// it breaks, until it is refused.
+// TestWatch reads a stream of events with all elements that a stream may have. When the
+// stream breaks, the client reads it again, until it is refused.
 func TestWatch(t *testing.T) {
 	const body = ": keepalive\n\nevent: gate\nid: 1\ndata: {\"gate\":{\"kind\":\"gate\",\"name\":\"one\",\ndata: \"open\":true}}\r\n\r\n" +
 		"data: {\"gate\":{\"kind\":\"rollback\",\"name\":\"other\"}}\n\ndata: {\"later\":1}\n\ndata:{\"run\":{\"id\":\"two\"}}\n\n"
@@ -201,7 +201,7 @@ func TestWatch(t *testing.T) {
 	testenv.Equal(t, watched(t, body).Watch(ctx, api.Filter{}, func(api.Notice) error { cancel(); return nil }), nil, "after the end of the context")
 }
 
-// TestWatchHostile checks streams that are none or have no end.
+// TestWatchHostile checks answers that are not streams, and events without an end.
 func TestWatchHostile(t *testing.T) {
 	for name, body := range map[string]string{
 		"no stream": "", "long line": "data: " + strings.Repeat("x", 2<<20), "long event": strings.Repeat("data: "+strings.Repeat("x", 1000)+"\n", 2000), "no JSON": "data: <h1>\n\n",

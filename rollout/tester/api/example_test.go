@@ -8,7 +8,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-// What waits for an approval is approved, each for the revision that waits.
+// This example approves all waiting canaries, each for the revision that waits.
 func ExampleClient() {
 	ctx := context.Background()
 	client := &api.Client{URL: "http://127.0.0.1:8080"}

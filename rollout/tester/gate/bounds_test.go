@@ -17,7 +17,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
 
-// TestBounds remembers no more than it may, and refuses what would have no end (S-17).
+// TestBounds shows that the number of known gates is bounded (S-17).
 func TestBounds(t *testing.T) {
 	const most = 100
 	config := gate.Config{Dir: t.TempDir(), MaxKeys: most}
@@ -52,7 +52,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestFiles opens directories that cannot be used, and says why.
+// TestFiles shows the errors of directories that cannot be used.
 func TestFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "state")
 	b := open(t, gate.Config{Dir: dir})
@@ -78,12 +78,12 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestFull refuses changes that cannot be written, leaves everything as it was, and
-// takes them again when there is room.
+// TestFull shows that changes are refused while the disk is full, that the state stays as
+// it was, and that changes are accepted again when there is room.
 func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, gate.Config{Dir: t.TempDir()})
-		synctest.Wait() // its first tick is over, which would write again what failed
+		synctest.Wait() // after the first tick, which would repeat the failed write
 		testenv.Equal(t, b.Ready(), nil)
 		b.Change("open", key, api.Change{Mode: api.OneShot})
 		other := key
@@ -122,8 +122,8 @@ func TestFull(t *testing.T) {
 	})
 }
 
-// TestDoubt refuses changes whose write the disk did not confirm, though it is in
-// the file: after the next change, some seconds, or an orderly end it is not.
+// TestDoubt shows that a change is refused if the disk did not confirm its write, although it
+// is in the file. After the next change, some seconds or an orderly end the file is without it.
 func TestDoubt(t *testing.T) {
 	other := key
 	other.Gate = "other"
@@ -132,7 +132,7 @@ func TestDoubt(t *testing.T) {
 		"some seconds": func(b *gate.Store) error { time.Sleep(20 * time.Second); return nil },
 		"the end":      func(b *gate.Store) error { return nil },
 	} {
-		for _, writes := range []int{1, 2} { // the second is that of a repair, which writes what holds
+		for _, writes := range []int{1, 2} { // the second write is a repair, which restores the state
 			synctest.Test(t, func(t *testing.T) {
 				dir := t.TempDir()
 				b := open(t, gate.Config{Dir: dir})
@@ -167,7 +167,7 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
-// TestStored opens files whose values this version cannot have written.
+// TestStored opens files with values that this version never writes.
 func TestStored(t *testing.T) {
 	for name, test := range map[string]struct{ bucket, key, value, want string }{
 		"gate":     {"gates", "gate\x00prod\x00web\x00default", `{"open":true}`, "move it away"},

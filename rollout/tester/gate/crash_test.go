@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	crashDir = "HEADGATE_TEST_GATES" // of the process that is killed
+	crashDir = "HEADGATE_TEST_GATES" // directory of the process that is killed
 	canaries = 4
 )
 
@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 }
 
 // decision makes the decision number n about the gate of a canary: odd ones open it for
-// one revision, whose check closes it again, even ones reject what waits, which is also a
-// change of the rollback switch.
+// one revision, whose check closes it again; even ones reject the revision that waits, which
+// also changes the rollback switch.
 func decision(b *gate.Store, k api.Key, n int) error {
 	by := api.Change{Reason: fmt.Sprint(n)}
 	if n%2 == 0 {
@@ -51,8 +51,8 @@ func switches(canary int) (own, rollback api.Key) {
 	return own, api.Key{Kind: api.KindRollback, Namespace: "prod", Name: own.Name, Gate: api.DefaultGate}
 }
 
-// victim decides, for each canary one decision after the other, until it is killed. It
-// says what it has decided: CANARY NUMBER.
+// victim makes one decision after the other about each canary, until it is killed. It prints
+// each decision when it is made: CANARY NUMBER.
 func victim(dir string) error {
 	b, err := gate.Open(gate.Config{Dir: dir})
 	if err != nil {
@@ -81,9 +81,9 @@ func known(b *gate.Store, canary int) (n int) {
 	return n
 }
 
-// TestKill kills a process with SIGKILL while it changes gates, again and again: what it
-// acknowledged is there afterwards, and nothing else but, wholly or not at all, the one
-// decision about each canary that was under way.
+// TestKill repeatedly kills a process with SIGKILL while it changes gates. All acknowledged
+// decisions are there afterwards; the one decision about each canary that was under way is
+// there wholly or not at all.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	rounds := 8
@@ -105,7 +105,7 @@ func TestKill(t *testing.T) {
 		for n := 0; lines.Scan(); n++ {
 			var canary, number int
 			if _, err := fmt.Sscan(lines.Text(), &canary, &number); err != nil {
-				break // it is cut off
+				break // a line that was cut off
 			}
 			if acknowledged[canary] = number; n == 17*round {
 				cmd.Process.Kill()
@@ -133,7 +133,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestOneShotRace opens a gate for one revision, for which many ask at once.
+// TestOneShotRace opens a gate for one revision while many checks come at once.
 func TestOneShotRace(t *testing.T) {
 	b := open(t, gate.Config{Dir: t.TempDir()})
 	for round := range 20 {
@@ -146,7 +146,7 @@ func TestOneShotRace(t *testing.T) {
 			group.Go(func() {
 				sum := fmt.Sprint(i)
 				if round%2 == 1 {
-					sum = "" // older callers: each is another
+					sum = "" // older callers send none: each counts as another
 				}
 				if check(b, key, sum) == "pass" {
 					passed.Add(1)
@@ -158,8 +158,8 @@ func TestOneShotRace(t *testing.T) {
 	}
 }
 
-// TestRace does everything at once, for the race detector; what was acknowledged
-// last is what holds.
+// TestRace calls all methods concurrently, for the race detector. The last acknowledged
+// change holds.
 func TestRace(t *testing.T) {
 	b := open(t, gate.Config{Dir: t.TempDir(), MaxKeys: 100})
 	changes := b.Watch(t.Context())

@@ -12,36 +12,36 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-// A record is what is known of a gate, as it is in the file: what was decided, and in
-// Waiting, which is never changed, the last check that was refused. The zero record is
-// that of an unknown gate, which is closed.
+// A record is the state of a gate, as the file has it: the last decision and, in Waiting,
+// the last refused check. What Waiting points to is never modified. The zero record is that
+// of an unknown gate, which is closed.
 type record struct {
 	api.Gate
-	Decision uint64        `json:"decision"`           // the last one about it, by its number in the audit trail
-	Interval time.Duration `json:"interval,omitempty"` // the longest time between two checks of what waits; 0 after the first
+	Decision uint64        `json:"decision"`           // number of the last decision in the audit trail
+	Interval time.Duration `json:"interval,omitempty"` // longest time between two checks of the wait; 0 after the first check
 	told     bool          // watchers know that the wait is stale
 }
 
-// known reports whether there is anything to remember.
+// known reports whether there was a decision about the gate, or a wait at it.
 func (r record) known() bool { return !r.Changed.IsZero() || r.Waiting != nil }
 
-// stale reports whether there was no check of what waits within two intervals.
+// stale reports whether the last check of the wait is more than two intervals ago.
 func (r record) stale(w *api.Waiting, now time.Time) bool {
 	return r.Interval > 0 && now.Sub(w.Last) > 2*max(r.Interval, minInterval)
 }
 
-// closed returns the record of a gate that was closed by a decision.
+// closed returns r with the gate closed at a time by an actor. The wait is kept.
 func (r record) closed(at time.Time, actor, reason string, decision uint64) record {
 	r.Gate, r.Decision = api.Gate{Changed: at, Actor: actor, Reason: reason, Waiting: r.Waiting}, decision
 	return r
 }
 
-// over reports whether the time of the opening is.
+// over reports whether the opening has expired.
 func (r record) over(now time.Time) bool {
 	return r.Open && !r.Expires.IsZero() && !now.Before(r.Expires)
 }
 
-// at returns the record at a time: closed when its time is over.
+// at returns the record at a time: closed if the opening has expired.
 func (r record) at(now time.Time) record {
 	if !r.over(now) {
 		return r
@@ -49,8 +49,8 @@ func (r record) at(now time.Time) record {
 	return r.closed(r.Expires, "", "its time was over", r.Decision)
 }
 
-// check reports whether a check with a checksum passes. If it changes the opening, e is the
-// entry about that, and next is the record then.
+// check reports whether a check with a checksum passes. If the check changes the opening, next
+// is the new record, and e the entry for the audit trail; otherwise e has no action.
 func (r record) check(now time.Time, checksum string) (passes bool, next record, e api.Entry) {
 	switch {
 	case !r.Open || r.over(now):
@@ -70,14 +70,14 @@ func (r record) check(now time.Time, checksum string) (passes bool, next record,
 	return passes, r, e
 }
 
-// refuses reports whether a check of what waits would be refused.
+// refuses reports whether a check by the canary that waits would be refused.
 func (r record) refuses(w *api.Waiting, now time.Time) bool {
 	passes, _, _ := r.check(now, w.Checksum)
 	return !passes
 }
 
-// A change is what one decision does, before it can be seen. Its methods are called
-// with the lock of the store held.
+// A change collects what one decision changes, before that is written and visible. Its
+// methods are called with the lock of the store held.
 type change struct {
 	*Store
 	now     time.Time
@@ -100,15 +100,17 @@ func (c *change) note(k api.Key, e api.Entry) {
 	c.entries = append(c.entries, e)
 }
 
-// Change does an action: open opens a gate, close closes it, and reject closes it and
-// opens the default rollback switch of its canary for the checksum that waits, or that
-// by has. It is durable when Change returns. Mode checksum without a checksum opens for
-// the one that waits. An error wraps [ErrInvalid] or [ErrClosed], or is one of the write.
+// Change carries out an action: open opens a gate, close closes it, and reject closes it
+// and opens the default rollback switch of its canary for by.Checksum, by default for the
+// checksum that waits. Mode checksum without a checksum opens for the checksum that waits.
+// The change is on disk when Change returns. An error wraps [ErrInvalid] or [ErrClosed], or
+// comes from the write.
 func (s *Store) Change(action string, k api.Key, by api.Change) (api.Gate, error) {
 	return s.decide(action, k, by, nil)
 }
 
-// decide does an action, by the link of a ticket if it is not nil.
+// decide carries out an action. If t is not nil, its link is used for that, and must still be
+// good.
 func (s *Store) decide(action string, k api.Key, by api.Change, t *Ticket) (g api.Gate, err error) {
 	k.Gate = cmp.Or(k.Gate, api.DefaultGate)
 	if err := cmp.Or(checkKey(k), checkChange(action, by)); err != nil {
@@ -135,7 +137,7 @@ func (s *Store) decide(action string, k api.Key, by api.Change, t *Ticket) (g ap
 	return g, err
 }
 
-// checkChange returns an error that wraps [ErrInvalid] unless by can be of an action.
+// checkChange returns an error that wraps [ErrInvalid] unless by is possible for the action.
 func checkChange(action string, by api.Change) error {
 	switch {
 	case action != "open" && action != "close" && action != "reject":
@@ -182,8 +184,8 @@ func (c *change) open(k api.Key, by api.Change) error {
 	return nil
 }
 
-// shut closes a gate, at which waits waits then. Where there is no room to keep who did,
-// it is closed anyway.
+// shut closes a gate and sets its wait. Without room for the record the gate is closed all
+// the same, since unknown gates are.
 func (c *change) shut(k api.Key, by api.Change, action string, waits *api.Waiting) {
 	r := c.gates[k].closed(c.now, by.Actor, by.Reason, c.id())
 	r.Waiting = waits
@@ -193,7 +195,7 @@ func (c *change) shut(k api.Key, by api.Change, action string, waits *api.Waitin
 }
 
 // reject closes a gate, and opens the rollback switch for the revision that is
-// rejected: for a checksum, or for the next check when the canary sends none.
+// rejected: for its checksum, or for the next check if the canary sends none.
 func (c *change) reject(k api.Key, by api.Change) error {
 	if k.Kind != api.KindGate {
 		return fmt.Errorf("%w: kind: a %s switch is not rejected: close it", ErrInvalid, k.Kind)
@@ -227,23 +229,23 @@ const (
 	maxReason = 1000
 )
 
-// A Visitor is what a check says of its canary.
+// A Visitor is what a check tells about its canary.
 type Visitor struct {
 	Phase, Checksum string
 	About           api.About // for people; texts that are harmless to show
 	Trial           bool      // nothing waits for the answer: it begins no wait
 }
 
-// An Answer is what a check comes to.
+// An Answer is the result of a check.
 type Answer struct {
 	Open          bool
-	Actor, Reason string // of the opening that it passed by
+	Actor, Reason string // of the opening, if it is open
 }
 
-// Check reports whether the gate is open for the visitor, and remembers that it
-// waits if not. What it changes in the opening (one-shot) is durable before it
-// returns. The error is one of the key or the visitor, which wraps
-// [ErrInvalid], or of the write: then the gate is not open.
+// Check reports whether the gate is open for the visitor, and records that the visitor
+// waits if it is not. A change of a one-shot opening is on disk before Check returns. With
+// an error the gate is not open: it wraps [ErrInvalid] if key or visitor are not valid, or
+// [ErrClosed], or comes from the write.
 func (s *Store) Check(k api.Key, v Visitor) (Answer, error) {
 	k.Gate = cmp.Or(k.Gate, api.DefaultGate)
 	if err := cmp.Or(checkKey(k), checkText("phase", v.Phase, maxPart), checkText("checksum", v.Checksum, maxPart)); err != nil {
@@ -275,7 +277,7 @@ func (s *Store) Check(k api.Key, v Visitor) (Answer, error) {
 
 // wait begins or renews a wait. It is called with the lock held.
 func (s *Store) wait(k api.Key, v Visitor, now time.Time) {
-	if v.Trial || k.Name == "" || !s.room(k, s.config.MaxKeys) { // a wait without a name would tell nothing
+	if v.Trial || k.Name == "" || !s.room(k, s.config.MaxKeys) { // a wait without a name is of no use to people
 		return
 	}
 	r := s.gates[k]
@@ -294,8 +296,8 @@ func (s *Store) wait(k api.Key, v Visitor, now time.Time) {
 	}
 }
 
-// EndWaits ends the waits of a canary whose rollout is over, except that at the
-// gate of a key: its caller asks about the next rollout.
+// EndWaits ends the waits of a canary whose rollout is over, except a wait at the gate
+// except, whose caller asks about the next rollout.
 func (s *Store) EndWaits(namespace, name string, except api.Key) {
 	except.Gate = cmp.Or(except.Gate, api.DefaultGate)
 	s.mu.Lock()
@@ -307,7 +309,7 @@ func (s *Store) EndWaits(namespace, name string, except api.Key) {
 	}
 }
 
-// checkKey returns an error that wraps [ErrInvalid] unless k can be a key.
+// checkKey returns an error that wraps [ErrInvalid] unless k is a valid key.
 func checkKey(k api.Key) error {
 	if k.Kind != api.KindGate && k.Kind != api.KindRollback {
 		return fmt.Errorf("%w: kind: want %s or %s", ErrInvalid, api.KindGate, api.KindRollback)

@@ -8,9 +8,9 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
 
-// A gate is opened for the revision that waits at it, and for no other.
+// This example opens a gate for the revision that waits at it, and for no other.
 func Example() {
-	gates, err := gate.Open(gate.Config{}) // Dir keeps what is decided
+	gates, err := gate.Open(gate.Config{}) // with Dir, decisions survive the process
 	if err != nil {
 		log.Fatal(err)
 	}

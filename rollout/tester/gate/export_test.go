@@ -6,7 +6,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Fill makes the disk full for the file of s, which cannot grow, or gives it room.
+// Fill simulates a full disk for the file of s, or one with room again.
 func (s *Store) Fill(full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -15,8 +15,8 @@ func (s *Store) Fill(full bool) {
 	}
 }
 
-// Doubt has the file take the next n writes and say that it did not, as when
-// the disk does not confirm the last of it.
+// Doubt makes the next n writes return an error although they are in the file, as when the
+// disk does not confirm the end of a write.
 func (s *Store) Doubt(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

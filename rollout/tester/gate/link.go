@@ -12,24 +12,25 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-// MaxLinkTTL is how long a link can be good for.
+// MaxLinkTTL is the longest time for which a link is valid.
 const MaxLinkTTL = 7 * 24 * time.Hour
 
 const maxLink = 8 << 10 // bytes of the secret of a link
 
-// A Ticket is what a signed link is good for.
+// A Ticket is the content of a signed link.
 type Ticket struct {
 	Key      api.Key   `json:"key"`
 	Action   string    `json:"action"` // open or reject
 	Checksum string    `json:"checksum"`
 	Expires  time.Time `json:"expires"`
-	Issuer   string    `json:"issuer"`   // the actor who made it; whether it may still decide is for the caller to judge
-	Decision uint64    `json:"decision"` // the last about the gate when the link was made; a later one ends the link
+	Issuer   string    `json:"issuer"`   // the actor who made it; the caller checks whether it may still decide
+	Decision uint64    `json:"decision"` // number of the gate's last decision when the link was made; a later one ends the link
 }
 
-// Issue returns the secrets of two links for what waits at k now: one opens it
-// for that checksum, one rejects it. Both end with the next decision about the
-// gate, however that is made, and after ttl: at most 7 days, 0 is 24 hours.
+// Issue returns the secrets of two links about the revision that waits at k: approve
+// opens the gate for its checksum, reject rejects it. Both end with the next decision
+// about the gate, however it is made, and after ttl: at least a second, at most 7 days;
+// 0 means 24 hours. An error wraps [ErrInvalid] or [ErrClosed], or comes from the write.
 func (s *Store) Issue(k api.Key, ttl time.Duration, actor string) (approve, reject string, expires time.Time, err error) {
 	k.Gate, ttl = cmp.Or(k.Gate, api.DefaultGate), cmp.Or(ttl, 24*time.Hour)
 	t := Ticket{Key: k, Issuer: actor}
@@ -62,7 +63,8 @@ func (s *Store) Issue(k api.Key, ttl time.Duration, actor string) (approve, reje
 	return approve, s.sign(t), t.Expires, nil
 }
 
-// Inspect says what a link is good for, and changes nothing: an error wraps [ErrLink] or [ErrClosed].
+// Inspect returns the content of a link that can be used now, and decides nothing. An error
+// wraps [ErrLink] or [ErrClosed], or comes from a write that was due.
 func (s *Store) Inspect(secret string) (Ticket, error) {
 	t, err := s.verify(secret)
 	if err == nil {
@@ -71,8 +73,8 @@ func (s *Store) Inspect(secret string) (Ticket, error) {
 	return t, err
 }
 
-// Redeem does what a link is good for, once: an error wraps [ErrLink], [ErrInvalid] or
-// [ErrClosed], or is one of the write.
+// Redeem carries out the action of a link, once. An error wraps [ErrLink], [ErrInvalid] or
+// [ErrClosed], or comes from the write.
 func (s *Store) Redeem(secret, actor, reason string) (api.Gate, error) {
 	t, err := s.verify(secret)
 	if err != nil {
@@ -100,10 +102,10 @@ func (c *change) good(t Ticket) error {
 	return nil
 }
 
-// sign returns the secret of a link: what it is good for, as JSON, and the proof
-// that this store said so.
+// sign returns the secret of a link: the ticket as JSON, and an HMAC of it by the key of
+// this store.
 func (s *Store) sign(t Ticket) string {
-	text, _ := json.Marshal(t) // of texts, numbers and a time of this century
+	text, _ := json.Marshal(t) // texts, numbers and a time of this century always marshal
 	return base64.RawURLEncoding.EncodeToString(append(text, s.proof(text)...))
 }
 
@@ -113,7 +115,8 @@ func (s *Store) proof(text []byte) []byte {
 	return h.Sum(nil)
 }
 
-// verify reads the secret of a link that this store made and that is not over.
+// verify decodes the secret of a link. The error wraps [ErrLink] if this store did not make
+// the link, or if it has expired.
 func (s *Store) verify(secret string) (t Ticket, err error) {
 	text, wrong := base64.RawURLEncoding.Strict().DecodeString(secret[:min(len(secret), maxLink)])
 	cut := max(0, len(text)-sha256.Size)

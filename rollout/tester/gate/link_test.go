@@ -20,7 +20,7 @@ func issue(t *testing.T, b *gate.Store, ttl time.Duration) (approve, reject stri
 	return approve, reject
 }
 
-// dead demands that a link does not work, for a reason.
+// dead checks that a link does not work, for a reason.
 func dead(t *testing.T, b *gate.Store, secret, reason string) {
 	t.Helper()
 	before := b.Gate(key)
@@ -36,7 +36,7 @@ func dead(t *testing.T, b *gate.Store, secret, reason string) {
 	}
 }
 
-// TestLinks uses links, once, after a restart too.
+// TestLinks shows that a link works once, and survives a restart.
 func TestLinks(t *testing.T) {
 	c := gate.Config{Dir: t.TempDir()}
 	b := open(t, c)
@@ -100,7 +100,7 @@ func TestLinks(t *testing.T) {
 	dead(t, b, approve, "no revision is waiting")
 }
 
-// TestLinkTime ends links by the clock.
+// TestLinkTime shows that links expire.
 func TestLinkTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, gate.Config{Idle: time.Hour})
@@ -121,7 +121,7 @@ func TestLinkTime(t *testing.T) {
 	})
 }
 
-// TestLinkForgery changes every byte of a link, and takes it to another runner.
+// TestLinkForgery changes every byte of a link, and uses it at another test runner.
 func TestLinkForgery(t *testing.T) {
 	b, other := open(t, gate.Config{}), open(t, gate.Config{})
 	check(b, key, "a")

@@ -1,40 +1,45 @@
-// Package gate keeps the gates and rollback switches of canaries, so that they
-// survive whatever ends the process.
+// Package gate stores the gates and rollback switches of canaries, so that they
+// survive the end of the process, even by a crash.
 //
 // A [Store] holds all of them in memory and, when it has a directory, in the
 // file gates.db there, which one process at a time may have open.
 //
-// Changes. What a method acknowledges is on disk: an opening, a closing, a
-// rejection, the use of a one-shot opening, a link that was used. A check sees
-// a change once it is on disk and not before, so that nothing passes on what a
-// crash takes back. When a write fails, its change is refused and nothing has
-// changed; the next write, within a second, also writes what holds over whatever the
-// failed one left in the file.
+// # Changes
 //
-// Checks. A check that changes nothing writes nothing, but waits for a write that is
+// A change is on disk when its method returns: an opening, a closing, a rejection,
+// the use of a one-shot opening or of a link. A check does not see a change before
+// it is on disk, so no check passes by an opening that a crash would undo. If a write
+// fails, its change is refused and the state stays as it was. The next write, within a
+// second, restores that state in the file, whatever the failed write left there.
+//
+// # Checks
+//
+// A check that changes nothing does not write, but it waits for a write that is
 // under way. Waits are written within two seconds, and when the store is closed: a crash
-// loses those seconds.
+// loses the waits of the last two seconds.
 //
 //	mode       check with the checksum   with another   without one
 //	sticky     passes                    passes         passes
 //	checksum   passes                    refused        refused
-//	one-shot   the first that passes binds the opening to its checksum:
+//	one-shot   the first check that passes binds the opening to its checksum; after that
 //	           passes                    closes it      refused
-//	           a first one without checksum passes and closes it
+//	           a first check without a checksum passes and closes it
 //
-// A canary that is rejected waits no more, until its next check is refused. A wait
-// is stale when no check came within two intervals, the longest time between two of
-// its checks or a second: its caller does not ask any more.
+// A rejection ends the wait of the canary, and its next refused check begins a new one.
+// A wait is stale if no check came within two intervals, where the interval is the longest
+// time between two of its checks, and at least a second: its caller has stopped asking.
 //
-// An opening with a time to live closes by the clock, also while the process
-// is down.
+// An opening with a time to live closes when that time is over, even while the
+// process is down.
 //
-// Bounds. When [Config].MaxKeys gates are known, waits at others are not remembered; when
-// twice as many are, opening another one is an error, and who closed it is in the audit trail
-// alone. A closed one that nothing waits for is forgotten after a week. Since closed is what
-// an unknown gate is, that changes no verdict.
+// # Bounds
 //
-// Parts of a key have at most 253 bytes of UTF-8 without control characters.
+// If [Config].MaxKeys gates are known, waits at other gates are not recorded. If twice as
+// many are known, opening another gate is an error, and closing another gate is recorded
+// in the audit trail only. A closed gate at which nothing waits is forgotten after a week.
+// Unknown gates are closed, so that changes no verdict.
+//
+// The parts of a key have at most 253 bytes of UTF-8 without control characters.
 // Namespace and name may be empty, as a payload may leave them out.
 package gate
 
@@ -57,9 +62,9 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/internal/store"
 )
 
-// ErrInvalid is a change that cannot be made as asked; ErrLink a link that does
-// not work (any more); ErrClosed a store that was closed; ErrInUse a directory
-// that another test runner uses.
+// ErrInvalid reports a change that is not possible as requested, ErrLink a link that
+// does not work or no longer works, ErrClosed a store that was closed, and ErrInUse a
+// directory that another test runner uses.
 var (
 	ErrInvalid = errors.New("invalid")
 	ErrLink    = errors.New("this link is not valid any more")
@@ -69,17 +74,17 @@ var (
 
 // A Config says where a Store keeps its gates, and how many.
 type Config struct {
-	Dir     string        // holds the file gates.db; made when it is missing; "" keeps everything in memory
-	Idle    time.Duration // a wait ends that long after its last check; default 10 minutes
-	MaxKeys int           // gates that may be known for waits alone; default 20000
-	Audit   int           // entries of the audit trail that are kept; default 10000
+	Dir     string        // holds the file gates.db; created if missing; "" keeps everything in memory
+	Idle    time.Duration // a wait ends this long after its last check; default 10 minutes
+	MaxKeys int           // number of known gates from which on waits at others are not recorded; default 20000
+	Audit   int           // number of entries kept in the audit trail; default 10000
 }
 
 const (
 	file       = "gates.db"
 	format     = "1"
-	keepClosed = 7 * 24 * time.Hour // a decision to close that nothing waits for; no link lasts longer
-	tickEvery  = time.Second        // waits are written, and what the clock changes is done
+	keepClosed = 7 * 24 * time.Hour // how long a closed gate without a wait is kept; no link lasts longer
+	tickEvery  = time.Second        // interval at which waits are written and openings expire
 	secretSize = 32
 )
 
@@ -93,26 +98,27 @@ const (
 	keySecret = "link-key"
 )
 
-// A Store is the gates of one test runner. Its methods may be called at the same time.
+// A Store holds the gates of one test runner. Its methods may be called concurrently.
 type Store struct {
 	config Config
 	file   *store.File // nil: in memory
-	secret []byte      // that links are signed with
+	secret []byte      // key that signs links
 	feed   store.Feed[api.Gate]
 	stop   context.CancelFunc
 	clock  sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows, and is held while a change is written
+	mu      sync.Mutex // guards the fields below; held while a change is written
 	closed  bool
-	trouble error // of the last write; nil when it succeeded
+	trouble error // error of the last write, or nil
 	gates   map[api.Key]record
-	dirty   map[api.Key]bool // gates that the file may have otherwise
+	dirty   map[api.Key]bool // gates that may differ in the file
 	trail   []api.Entry
 	next    uint64 // number of the next entry
-	tried   uint64 // number after the last one of a write that failed; 0 for none
+	tried   uint64 // number after the last entry of a failed write; 0 for none
 }
 
-// Open opens the store of a directory, which no other process may have open.
+// Open opens a store, which the caller must close. The error wraps [ErrInUse] if another
+// process has the directory open.
 func Open(c Config) (*Store, error) {
 	c.Idle = cmp.Or(c.Idle, 10*time.Minute)
 	c.MaxKeys = cmp.Or(c.MaxKeys, 20000)
@@ -140,8 +146,8 @@ func Open(c Config) (*Store, error) {
 	return s, nil
 }
 
-// Close writes the waits, and ends the store. What was acknowledged is on disk
-// long before.
+// Close writes the waits, ends all watches and closes the file. Changes are on disk
+// already.
 func (s *Store) Close() error {
 	s.stop()
 	s.clock.Wait()
@@ -156,8 +162,8 @@ func (s *Store) Close() error {
 	return errors.Join(err, s.file.Close())
 }
 
-// Ready returns why the store takes no changes: that it is closed, or what went
-// wrong with the last write. That is tried again every second.
+// Ready returns nil, or why the store cannot take changes: [ErrClosed], or the error
+// of the last write, which is retried every second.
 func (s *Store) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +173,7 @@ func (s *Store) Ready() error {
 	return s.trouble
 }
 
-// Gate returns one gate; a key that can be none is a closed gate.
+// Gate returns one gate. An unknown or invalid key is a closed gate.
 func (s *Store) Gate(k api.Key) api.Gate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +181,8 @@ func (s *Store) Gate(k api.Key) api.Gate {
 	return s.view(k, time.Now())
 }
 
-// List returns those that f selects, by kind, namespace, name and gate.
+// List returns the known gates that f selects by kind, namespace, name, gate, Waiting and
+// Stale, sorted by key.
 func (s *Store) List(f api.Filter) []api.Gate {
 	now := time.Now()
 	gates := []api.Gate{}
@@ -196,9 +203,9 @@ func (s *Store) List(f api.Filter) []api.Gate {
 }
 
 // Audit returns the newest entries of the audit trail that f selects, the newest
-// first: at most f.Limit (default 100, at most 1000), and those before the entry f.Before.
-// If see is not nil, entries are left out for whose gates it returns false. It must not
-// call methods of the store.
+// first: at most f.Limit (default 100, at most 1000), and only entries before the entry
+// f.Before if that is set. If see is not nil, it leaves out entries of gates for which see
+// returns false. See must not call methods of the store.
 func (s *Store) Audit(f api.Filter, see func(api.Key) bool) []api.Entry {
 	before := ^uint64(0)
 	if f.Before != "" {
@@ -218,14 +225,14 @@ func (s *Store) Audit(f api.Filter, see func(api.Key) bool) []api.Entry {
 	return found
 }
 
-// Watch sends gates that change, or at which a wait begins or ends, until ctx ends
-// or the store is closed; then the channel is closed. That of a watcher that is 1024
-// changes behind is closed too.
+// Watch returns a channel of gates that change, or at which a wait begins, changes or ends.
+// The channel is closed when ctx ends, when the store is closed, or when its receiver is
+// 1024 changes behind. The gates must not be modified.
 func (s *Store) Watch(ctx context.Context) <-chan *api.Gate { return s.feed.Watch(ctx) }
 
-// The methods from here to write are called with the lock held.
+// The methods from here to write, except update, are called with the lock held.
 
-// view returns what a gate is at a time.
+// view returns the state of a gate at a time.
 func (s *Store) view(k api.Key, now time.Time) api.Gate {
 	r := s.gates[k].at(now)
 	r.Key = k
@@ -238,7 +245,8 @@ func (s *Store) view(k api.Key, now time.Time) api.Gate {
 	return r.Gate
 }
 
-// waits returns what waits at a gate, or asked a rollback switch, nil for nothing.
+// waits returns the last refused check of a gate or a rollback switch, or nil if there was
+// none within the idle time.
 func (s *Store) waits(r record, now time.Time) *api.Waiting {
 	if r.Waiting != nil && now.Sub(r.Waiting.Last) > s.config.Idle {
 		return nil
@@ -246,7 +254,7 @@ func (s *Store) waits(r record, now time.Time) *api.Waiting {
 	return r.Waiting
 }
 
-// put makes r what is known of a gate, which is to be written.
+// put makes r the record of a gate in memory, and marks it to be written.
 func (s *Store) put(k api.Key, r record) {
 	if s.dirty[k] = true; r.known() {
 		s.gates[k] = r
@@ -263,11 +271,11 @@ func (s *Store) endWait(k api.Key, now time.Time) {
 	s.feed.Send(func() api.Gate { return s.view(k, now) })
 }
 
-// room reports whether a gate is known, or can be: fewer than most are.
+// room reports whether a gate is known, or fewer than most gates are.
 func (s *Store) room(k api.Key, most int) bool { return s.gates[k].known() || len(s.gates) < most }
 
-// tick closes openings whose time is over, ends waits that are idle, tells watchers
-// of those that are stale, and forgets gates that were closed long ago.
+// tick closes expired openings, ends idle waits, tells watchers of stale waits, and
+// forgets gates that were closed long ago.
 func (s *Store) tick(c *change) error {
 	for k, r := range s.gates {
 		switch w := r.Waiting; {
@@ -289,8 +297,8 @@ func (s *Store) tick(c *change) error {
 	return nil
 }
 
-// update makes the change that a decision comes to, which can be seen when it is on
-// disk. When it cannot be written nothing has changed.
+// update calls decide and writes the change that it makes. The change becomes visible when
+// it is on disk. If it cannot be written, nothing has changed.
 func (s *Store) update(decide func(*change) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,8 +312,8 @@ func (s *Store) update(decide func(*change) error) error {
 	return s.write(c)
 }
 
-// write writes a change, and the gates that the file may have otherwise, in one
-// transaction, and makes the change visible.
+// write writes a change and all dirty gates in one transaction, and then makes the
+// change visible.
 func (s *Store) write(c *change) error {
 	if len(c.records)+len(c.entries)+len(s.dirty) == 0 && s.trouble == nil {
 		return nil
@@ -355,8 +363,8 @@ func (s *Store) write(c *change) error {
 
 func number(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
 
-// stored is the key in the file: its parts, which have no control characters,
-// with zero bytes between them. It sorts as they do.
+// stored returns the key in the file: its parts, which have no control characters,
+// with zero bytes between them. It sorts as the parts do.
 func stored(k api.Key) string {
 	return string(k.Kind) + "\x00" + k.Namespace + "\x00" + k.Name + "\x00" + k.Gate
 }

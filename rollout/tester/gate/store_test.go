@@ -25,7 +25,7 @@ func open(t *testing.T, c gate.Config) *gate.Store {
 	return b
 }
 
-// check asks and says "pass" or "no", or what was wrong.
+// check checks a gate and returns "pass", "no" or the text of the error.
 func check(b *gate.Store, k api.Key, checksum string) string {
 	answer, err := b.Check(k, gate.Visitor{Phase: "Waiting", Checksum: checksum})
 	switch {
@@ -37,8 +37,8 @@ func check(b *gate.Store, k api.Key, checksum string) string {
 	return "no"
 }
 
-// TestModes is the table of modes: what checks with which checksums come to, in
-// order, in memory, on disk, and when the store is opened anew before each.
+// TestModes shows the results of checks with several checksums, in order, for each mode: in
+// memory, on disk, and with the store reopened before each check.
 func TestModes(t *testing.T) {
 	for name, test := range map[string]struct {
 		change api.Change
@@ -84,7 +84,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestInvalid checks that what cannot be made is refused with the field that is wrong.
+// TestInvalid shows that the error of an invalid change names the wrong field.
 func TestInvalid(t *testing.T) {
 	b := open(t, gate.Config{})
 	with := func(change func(*api.Key)) api.Key { k := key; change(&k); return k }
@@ -135,8 +135,8 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// TestKeys checks that nothing about a key is like another (S-16, S-7), and
-// that a payload may leave everything out.
+// TestKeys shows that different keys never name the same gate (S-16, S-7), and that a
+// payload may leave out every part.
 func TestKeys(t *testing.T) {
 	b := open(t, gate.Config{Dir: t.TempDir()})
 	for _, k := range []api.Key{
@@ -163,7 +163,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestReject closes a gate and asks for the rollback of what waits there, and of nothing else.
+// TestReject shows that a rejection closes a gate and asks for the rollback of the revision that
+// waits there, and of no other.
 func TestReject(t *testing.T) {
 	b := open(t, gate.Config{Dir: t.TempDir()})
 	promotion := key
@@ -187,7 +188,7 @@ func TestReject(t *testing.T) {
 	want := []string{"gate prod/web/promotion reject checksum a eve too slow", "rollback prod/web/default open checksum a eve too slow", "gate prod/web/promotion open checksum z  "}
 	want[0] = "gate prod/web/promotion reject  a eve too slow"
 	testenv.Equal(t, actions, want, "audit")
-	// an older caller, which sends no checksum
+	// An older caller sends no checksum.
 	check(b, key, "")
 	if _, err := b.Change("reject", key, api.Change{}); err != nil {
 		t.Fatal(err)
@@ -195,7 +196,7 @@ func TestReject(t *testing.T) {
 	testenv.Equal(t, check(b, undo, "")+check(b, undo, ""), "passno", "rollback without checksum")
 }
 
-// TestAudit pages through the trail, which is bounded and outlives the process.
+// TestAudit pages through the audit trail, which is bounded and survives the process.
 func TestAudit(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, gate.Config{Dir: dir, Audit: 20})

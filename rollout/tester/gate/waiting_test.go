@@ -14,7 +14,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
 
-// TestWaiting follows who waits: since when, until when, and across restarts.
+// TestWaiting shows when waits begin and end, also across restarts.
 func TestWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -34,7 +34,7 @@ func TestWaiting(t *testing.T) {
 		waits("a Waiting since 0s last 0s")
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		text, err := os.ReadFile(filepath.Join(dir, "gates.db")) // what a crash leaves
+		text, err := os.ReadFile(filepath.Join(dir, "gates.db")) // the file as a crash leaves it
 		left := t.TempDir()
 		must(t, errors.Join(err, os.WriteFile(filepath.Join(left, "gates.db"), text, 0o600)))
 		crashed := open(t, gate.Config{Dir: left, Idle: time.Minute})
@@ -57,7 +57,7 @@ func TestWaiting(t *testing.T) {
 		if _, err := b.Change("open", key, api.Change{Mode: api.Bound}); err != nil || b.Gate(key).Checksum != "b" {
 			t.Errorf("bound to %q: %v", b.Gate(key).Checksum, err)
 		}
-		waits("nobody") // it is approved
+		waits("nobody") // approved
 		if _, err := b.Change("close", key, api.Change{}); err != nil {
 			t.Error(err)
 		}
@@ -65,11 +65,11 @@ func TestWaiting(t *testing.T) {
 		b.Change("open", key, api.Change{})
 		check(b, key, "b")
 		b.Change("close", key, api.Change{})
-		waits("nobody") // it went on
+		waits("nobody") // it passed the gate
 		check(b, key, "c")
 		waits("c Waiting since 1m21s last 1m21s")
 		time.Sleep(61 * time.Second)
-		waits("nobody") // it gave up
+		waits("nobody") // its checks stopped
 		check(b, key, "c")
 		waits("c Waiting since 2m22s last 2m22s")
 		check(b, undo, "c")
@@ -83,7 +83,7 @@ func TestWaiting(t *testing.T) {
 	})
 }
 
-// TestTTL closes openings by the clock, whether somebody looks or not.
+// TestTTL shows that openings expire, with and without checks.
 func TestTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -108,7 +108,7 @@ func TestTTL(t *testing.T) {
 			t.Errorf("audit: %v", e)
 		}
 		b.Close()
-		for range changes { // it ends with the store
+		for range changes { // closed with the store
 		}
 		time.Sleep(2 * time.Hour)
 		b = open(t, gate.Config{Dir: dir})
@@ -120,7 +120,7 @@ func TestTTL(t *testing.T) {
 	})
 }
 
-// TestFade forgets closed gates after a week.
+// TestFade shows that closed gates are forgotten after a week.
 func TestFade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, gate.Config{Dir: t.TempDir()})
@@ -133,8 +133,8 @@ func TestFade(t *testing.T) {
 	})
 }
 
-// TestWatchStale is told when nothing asks any more, also of the time before a
-// restart, and when something asks again.
+// TestWatchStale shows that watchers learn when checks stop, even before a restart, and when
+// they come again.
 func TestWatchStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := gate.Config{Dir: t.TempDir()}
@@ -160,7 +160,7 @@ func TestWatchStale(t *testing.T) {
 		check(b, key, "a")
 		told(changes, 30*time.Second, false)
 		time.Sleep(5 * time.Second)
-		check(b, key, "b") // of the same caller
+		check(b, key, "b") // by the same caller
 		told(changes, 35*time.Second, false)
 		b.Close()
 		time.Sleep(5 * time.Second)
@@ -169,7 +169,8 @@ func TestWatchStale(t *testing.T) {
 	})
 }
 
-// TestSlowWatcher holds up nobody, and is given up when it is too far behind.
+// TestSlowWatcher shows that a slow watcher blocks nothing, and that its watch ends when it is too
+// far behind.
 func TestSlowWatcher(t *testing.T) {
 	b := open(t, gate.Config{})
 	slow := b.Watch(t.Context())

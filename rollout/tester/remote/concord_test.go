@@ -114,7 +114,7 @@ func TestConcordTimeout(t *testing.T) {
 	}
 }
 
-// The other side of S-40: an interval longer than the timeout does not hide the end.
+// S-40 as well: an interval longer than the timeout does not hide the end of the process.
 func TestConcordAskedOnceMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, s := world(t)
@@ -178,8 +178,8 @@ func TestConcordMetadata(t *testing.T) {
 	}
 }
 
-// S-42: white space around the key does not count. Neither do states that are
-// not known, nor failures that pass.
+// S-42: white space around the key is ignored. So are unknown states and temporary
+// failures.
 func TestConcordBears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, s := world(t)

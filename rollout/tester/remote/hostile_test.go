@@ -13,8 +13,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// answering answers requests with one method and ending of their path with text,
-// and others as next does.
+// answering returns a handler that serves requests with a method and an ending of the path
+// by answer, and all others by next.
 func answering(next http.Handler, method, ending string, answer http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == method && strings.HasSuffix(r.URL.Path, ending) {
@@ -33,7 +33,7 @@ func saying(status int, kind, body string) http.HandlerFunc {
 	}
 }
 
-// S-3, S-43: an answer without a number, whatever it is instead, is an error.
+// S-3, S-43: a start answer without the number of a test is an error.
 func TestNGrinderStartAnswers(t *testing.T) {
 	const prefix = "ngrinder: start a clone of test 27: "
 	const at = "POST http://load.example:8080/ngrinder/perftest/api/27/clone_and_start: "
@@ -84,8 +84,8 @@ func TestNGrinderStartAnswers(t *testing.T) {
 	}
 }
 
-// S-5, S-39 and answers that never tell how it is going: given up after a
-// minute, and the test is stopped.
+// S-5, S-39: if answers never report the state, the task gives up after a minute and
+// stops the test.
 func TestNGrinderStatusAnswers(t *testing.T) {
 	noStatus := "the answer has no status of the test"
 	for _, c := range []struct{ body, want string }{
@@ -123,7 +123,7 @@ func TestNGrinderStatusAnswers(t *testing.T) {
 	}
 }
 
-// Refusals that asking again does not change end a run at once.
+// Refusals that a retry cannot change end a run at once.
 func TestFinalRefusals(t *testing.T) {
 	for _, status := range []int{401, 403, 404} {
 		synctest.Test(t, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestFinalRefusals(t *testing.T) {
 	}
 }
 
-// S-43: what is no id of a process never becomes a path.
+// S-43: text that is not an ID of a process never becomes part of a path.
 func TestConcordStartAnswers(t *testing.T) {
 	const prefix = "concord: start a process: "
 	noID := prefix + "the answer has no instanceId of a process: one may have been started all the same"
@@ -182,10 +182,10 @@ func TestConcordStartAnswers(t *testing.T) {
 	}
 }
 
-// A server that stalls or hangs up costs what the rules say, not more.
+// The limits hold for a server that stalls or closes the connection.
 func TestStalls(t *testing.T) {
 	stall := func(_ http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body) // after it a server notices that a client leaves
+		io.Copy(io.Discard, r.Body) // only then the server notices that a client disconnects
 		<-r.Context().Done()
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestStalls(t *testing.T) {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // within a body
+	synctest.Test(t, func(t *testing.T) { // in the middle of a body
 		n, s := world(t)
 		n.serve(t, publicIP+":80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, "{")
@@ -209,7 +209,7 @@ func TestStalls(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // while it is asked, and when it is told to cancel
+	synctest.Test(t, func(t *testing.T) { // in answers about the state, and to the request to cancel
 		n, s := world(t)
 		concord := newConcord("RUNNING")
 		n.serve(t, publicIP+":80", answering(answering(concord, "GET", "", stall), "DELETE", "", stall))
@@ -219,7 +219,7 @@ func TestStalls(t *testing.T) {
 			t.Errorf("%v after %s, output %q", err, time.Since(began), out)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // hangs up, with a header without end before
+	synctest.Test(t, func(t *testing.T) { // an endless header, and then a closed connection
 		n, s := world(t)
 		n.serve(t, publicIP+":80", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			for i := range 100 {
@@ -236,7 +236,7 @@ func TestStalls(t *testing.T) {
 	})
 }
 
-// A server may ask for time; it does not get more than a minute at once.
+// Retry-After is obeyed, but only up to a minute.
 func TestRetryAfter(t *testing.T) {
 	for after, want := range map[string]time.Duration{"20": 20 * time.Second, "86400": time.Minute, "0": time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -258,7 +258,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// Failures count in a row only, and three of them at least.
+// A task gives up only after failures in a row, and at least three.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, s := world(t)

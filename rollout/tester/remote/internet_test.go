@@ -16,8 +16,8 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/remote"
 )
 
-// An internet has servers at addresses, and names for addresses. Its
-// connections are in memory, so that time in a bubble of synctest goes by.
+// An internet has servers at addresses, and names for addresses. Its connections are in
+// memory, so that time can pass in a synctest bubble.
 type internet struct {
 	names map[string][]string // of addresses
 
@@ -76,7 +76,7 @@ func (n *internet) dial(ctx context.Context, _, address string) (net.Conn, error
 	}
 }
 
-// A counted connection is missed until it is closed.
+// A counted connection counts as open until it is closed.
 type counted struct {
 	net.Conn
 	n    *internet
@@ -125,8 +125,8 @@ const (
 	apiKey      = "k3y-of-the-API"
 )
 
-// world returns an internet, and servers that may ask load.example and
-// concord.example, with a directory of keys.
+// world returns an internet, and Servers that allow load.example and concord.example and
+// have a directory of keys.
 func world(t *testing.T) (*internet, *remote.Servers) {
 	t.Helper()
 	n := newInternet(map[string][]string{
@@ -145,7 +145,7 @@ func write(t *testing.T, file, text string) {
 	must(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
-// with returns metadata with other values; "" is as good as absent, "-" absent.
+// with returns metadata with other values, where "-" removes a key.
 func with(metadata map[string]string, pairs ...string) map[string]string {
 	m := map[string]string{}
 	for k, v := range metadata {
@@ -159,7 +159,7 @@ func with(metadata map[string]string, pairs ...string) map[string]string {
 	return m
 }
 
-// silent fails the test when a text has a secret of it.
+// silent fails the test if a text contains a secret or control characters.
 func silent(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, text := range texts {

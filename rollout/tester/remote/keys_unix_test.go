@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A pipe nobody writes to would keep who opens it.
+// Opening a pipe without a writer would block.
 func TestKeyIsNoPipe(t *testing.T) {
 	_, s := world(t)
 	must(t, syscall.Mkfifo(filepath.Join(s.Keys, "pipe"), 0o600))

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// Nobody but the server sees credentials, or is asked anything at all.
+// Only the server itself gets credentials, and even requests.
 func TestRedirects(t *testing.T) {
 	leading := func(to string, status int) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to, status) }
@@ -56,7 +56,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// A proxy is the configuration's choice, and looks up names itself.
+// A proxy is configured, so its address is not checked, and it looks up names itself.
 func TestProxy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, s := world(t)
@@ -68,7 +68,7 @@ func TestProxy(t *testing.T) {
 	})
 }
 
-// Which servers metadata may name.
+// TestHosts shows which servers metadata may name.
 func TestHosts(t *testing.T) {
 	for _, c := range []struct {
 		hosts  string
@@ -118,7 +118,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// The origin of a configured base URL may be asked, for its own type.
+// The origin of a configured base URL is allowed for its own type.
 func TestConfiguredOrigins(t *testing.T) {
 	_, s := world(t)
 	s.Hosts, s.LoadURL, s.ProcessURL = nil, "https://load.example/ngrinder", "http://concord.example:8001"
@@ -137,11 +137,11 @@ func TestConfiguredOrigins(t *testing.T) {
 	}
 }
 
-// What a name leads to counts when a connection is made.
+// The addresses of a name are checked when a connection is made.
 func TestAddresses(t *testing.T) {
 	for _, c := range []struct {
 		hosts, host string
-		dialled     string // "" when no connection may be tried
+		dialled     string // "" if no connection may be tried
 	}{
 		{"load.example", "load.example", publicIP + ":80"},
 		{"metadata.example", "metadata.example", ""},
@@ -172,7 +172,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// S-12: nothing but a file of the directory of keys is read, whatever leads to it.
+// S-12: only files in the directory of keys are read, whatever path or link is given.
 func TestKeys(t *testing.T) {
 	_, s := world(t)
 	keys, outside := s.Keys, t.TempDir()

@@ -92,7 +92,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-// S-37: the path of the base URL stays, with and without a slash at its end.
+// S-37: the path of the base URL is kept, with and without a slash at its end.
 func TestNGrinderServer(t *testing.T) {
 	for _, c := range []struct{ path, server, configured string }{
 		{"", "http://load.example:8080", ""},
@@ -157,7 +157,7 @@ func TestNGrinderMetadata(t *testing.T) {
 	}
 }
 
-// S-4, S-36: an interval is what it says.
+// S-4, S-36: the interval of metadata is used.
 func TestNGrinderInterval(t *testing.T) {
 	for given, want := range map[string]time.Duration{"": time.Second, "3": 3 * time.Second, "10s": 10 * time.Second, "250ms": 250 * time.Millisecond, "1ns": 100 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestNGrinderEndsWhileStarting(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		n.serve(t, publicIP+":8080", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if cancel(); r.Method == http.MethodPost {
-				time.Sleep(4 * time.Second) // of the bubble
+				time.Sleep(4 * time.Second) // in the bubble
 			}
 			grinder.ServeHTTP(w, r)
 		}))

@@ -1,26 +1,26 @@
-// Package remote has the tasks that other servers do: load tests of nGrinder
+// Package remote implements the tasks that run on other servers: load tests of nGrinder
 // (delegated-load) and processes of Concord (workflow).
 //
-// A task starts one, asks how it is going until it has ended, and ends it when
-// its own context ends first. The rules:
+// A task starts a test or a process, polls its state until it has ended, and stops it if
+// the context of the task ends first. The rules:
 //
-//   - Only servers that the configuration allows are asked: see Servers. User
-//     information in a URL is refused, its path is kept.
-//   - No address is connected to at which a machine is told about itself, nor
-//     one of its own link, unless that very address is allowed; nor one of this
-//     machine for a name that only a pattern allows.
-//   - Credentials go to no other server: a redirect is followed only on the same
-//     origin, and only for what reads.
-//   - An answer counts when its status is 200 to 299 and its JSON says what it
-//     should. 401, 403 and 404 end a task. Other failures to tell how it is going
-//     are borne for a minute and at least three times in a row.
-//   - A request takes at most 60 s, its answer 1 MiB with 64 KiB of header, the
-//     request that ends what was started 10 s.
-//   - Connections end with the task.
+//   - A task calls only servers that the configuration allows: see [Servers]. User
+//     information in a URL is refused; its path is kept.
+//   - A task does not connect to the metadata services of clouds, nor to link-local
+//     addresses, unless that very address is allowed; nor to a loopback address for a
+//     name that only a pattern allows.
+//   - Credentials are sent to no other server: redirects are followed only within the
+//     origin, and only for GET requests.
+//   - A request succeeds if the status is 200 to 299 and the JSON has the expected form.
+//     401, 403 and 404 end a task. Other failures to poll the state are tolerated until
+//     they have lasted for a minute, with at least three in a row.
+//   - A request takes at most 60 s, the request that stops a test or process 10 s. An
+//     answer has at most 1 MiB, and its header 64 KiB.
+//   - Connections are closed with the task.
 //
-// What a task writes is for people: what was started, each change of its state,
-// where its result is. Neither that nor an error has a secret in it, and what
-// servers say is shortened, without control characters.
+// The output of a task is for people: what it started, each change of the state, and where
+// the result is. Output and errors contain no secrets; text from servers in them is
+// shortened, and without control characters.
 package remote
 
 import (
@@ -43,39 +43,39 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/run"
 )
 
-// Servers say which servers may be asked, and with which credentials. It is not
-// changed while tasks are made or run. A copy is as good.
+// Servers says which servers may be called, and with which credentials. It must not be
+// modified while tasks are made or run. It may be copied.
 type Servers struct {
-	// Hosts are HOST or HOST:PORT that may be asked, *.DOMAIN for all below it,
-	// with any scheme; nil for none but the origins of the next two, each for
-	// its own type.
+	// Hosts lists each HOST or HOST:PORT that may be called, with any scheme; *.DOMAIN
+	// allows all hosts below DOMAIN. The origins of LoadURL and ProcessURL are always
+	// allowed, each for its own type.
 	Hosts      []string
 	LoadURL    string // base URL of nGrinder when metadata names none
 	ProcessURL string // base URL of Concord when metadata names none
 	Keys       string // directory of API keys and passwords, one file each; "" for none
 
-	Proxy func(*http.Request) (*url.URL, error) // as in http.Transport; nil for none. It looks up names itself, and is not judged
+	Proxy func(*http.Request) (*url.URL, error) // as in http.Transport; nil for none. The proxy looks up names: no addresses are checked then
 
 	Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error) // addresses of a name; nil for the system's resolver
-	Dial   func(ctx context.Context, network, address string) (net.Conn, error)  // connects to an address that may be asked; nil for a net.Dialer
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error)  // connects to an allowed address; nil for a net.Dialer
 }
 
-// NGrinder returns the task of metadata of type ngrinder, and the secrets that it
-// uses, to be masked, with an error too. That is about metadata (reference A.5, A.7):
+// NGrinder returns the task that metadata of type ngrinder describes, and the secrets to
+// mask, also with an error. An error is about metadata (reference A.5, A.7):
 //
 //	server        base URL; LoadURL when absent
 //	clone         number of the test to clone and start
 //	username      of the account
 //	passwd        its password in base64
-//	passwdFrom    instead of it, the name of a file in Keys that holds the password
-//	pollInterval  between questions how it is going: seconds or a duration, default 1s, at least 100ms
+//	passwdFrom    instead of passwd, the name of a file in Keys that holds the password
+//	pollInterval  interval at which the state is polled: seconds or a duration, default 1s, at least 100ms
 func (s *Servers) NGrinder(metadata map[string]string) (task run.Task, secrets []string, err error) {
 	t, err := s.ngrinder(metadata)
 	return t.checked(err)
 }
 
-// Concord returns the task of metadata of type concord, and the secrets that it
-// uses, to be masked, with an error too. That is about metadata (reference A.5, A.7):
+// Concord returns the task that metadata of type concord describes, and the secrets to
+// mask, also with an error. An error is about metadata (reference A.5, A.7):
 //
 //	server        base URL; ProcessURL when absent
 //	org, project, repo, entrypoint
@@ -83,14 +83,14 @@ func (s *Servers) NGrinder(metadata map[string]string) (task run.Task, secrets [
 //	apiKeyPath    name of the file in Keys that holds the API key, or its absolute path
 //	endpoint      argument of the process: what it is to test
 //	arguments.K   argument K of the process
-//	pollInterval  between questions how it is going: seconds or a duration, default 5s, at least 100ms
+//	pollInterval  interval at which the state is polled: seconds or a duration, default 5s, at least 100ms
 //	pollTimeout   how long the process may take, default 30s
 func (s *Servers) Concord(metadata map[string]string) (task run.Task, secrets []string, err error) {
 	t, err := s.concord(metadata)
 	return t.checked(err)
 }
 
-// A server is one that may be asked.
+// A server is a server that may be called.
 type server struct {
 	url *url.URL // base
 
@@ -104,7 +104,7 @@ func parse(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("it cannot be read") // the cause holds the text, and with it a password
+		return nil, fmt.Errorf("it cannot be read") // the cause quotes the text, which may have a password
 	case u.User != nil:
 		return nil, fmt.Errorf("it has user information: use the keys for credentials")
 	case u.Scheme != "http" && u.Scheme != "https":
@@ -119,8 +119,8 @@ func parse(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// server returns the one that metadata names, or else the configured one, if it
-// may be asked.
+// server returns the server with the URL text, or with the configured URL if text is "". The
+// error says that the URL is invalid or that its host may not be called.
 func (s *Servers) server(text, configured string) (server, error) {
 	u, err := parse(cmp.Or(text, configured))
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *Servers) server(text, configured string) (server, error) {
 	return to, nil
 }
 
-// judge returns an error when an address of the server must not be connected to.
+// judge returns an error if the task must not connect to this address of the server.
 func (s server) judge(ip netip.Addr) error {
 	if s.literal || zone.Of(ip) != zone.Link || ip.Unmap().IsLoopback() && !s.pattern {
 		return nil
@@ -162,7 +162,7 @@ func (s server) judge(ip netip.Addr) error {
 	return fmt.Errorf("address %s: %s has %s: allow that address itself if it is meant", ip, s.url.Hostname(), zone.Link)
 }
 
-// dialer connects to a server, at an address that may be asked.
+// dialer returns a function that connects to a server, at allowed addresses only.
 func (s *Servers) dialer(to server) func(ctx context.Context, network, address string) (net.Conn, error) {
 	lookup, dial := s.Lookup, s.Dial
 	if lookup == nil {
@@ -198,9 +198,9 @@ func (s *Servers) dialer(to server) func(ctx context.Context, network, address s
 
 const maxKey = 16 << 10 // bytes of a file that holds a key
 
-// key returns what a file of the directory of keys holds, without white space
-// around it. The error is fs.ErrNotExist when there is none of that name or path,
-// also when the path leads elsewhere; it never holds content.
+// key returns the content of a file in the directory of keys, without white space
+// around it. The error is fs.ErrNotExist if there is no file of that name or path, or
+// if the path leads out of the directory. Errors never contain content.
 func (s *Servers) key(name string) (string, error) {
 	if s.Keys == "" {
 		return "", errors.New("there is no directory of keys: see --keys")
@@ -220,17 +220,17 @@ func (s *Servers) key(name string) (string, error) {
 		}
 		name = filepath.Join(base, name)
 	}
-	if name, err = filepath.EvalSymlinks(name); err == nil { // the files of a mounted Secret are links
+	if name, err = filepath.EvalSymlinks(name); err == nil { // the files of a mounted Secret are symbolic links
 		name, err = filepath.Rel(base, name)
 	}
 	if err != nil {
 		return "", fs.ErrNotExist
 	}
 	info, err := root.Stat(name)
-	if err != nil || !info.Mode().IsRegular() { // a pipe would not open
+	if err != nil || !info.Mode().IsRegular() { // opening a pipe would block
 		return "", fs.ErrNotExist
 	}
-	var text []byte // none of a file that is too long
+	var text []byte // stays empty for a file that is too long
 	if info.Size() <= maxKey {
 		text, err = root.ReadFile(name)
 	}

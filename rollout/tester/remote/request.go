@@ -23,11 +23,11 @@ const (
 	dialTimeout    = 15 * time.Second // for each address
 	maxAnswer      = 1 << 20          // bytes of a body
 	maxHeader      = 64 << 10
-	maxWords       = 300 // bytes of what a server says, in a message
+	maxWords       = 300 // bytes of a server's text in a message
 	maxRedirects   = 5
 )
 
-// open returns the client of one run.
+// open returns the HTTP client of one run.
 func (j *job) open() *http.Client {
 	s := j.servers
 	t := &http.Transport{
@@ -40,13 +40,13 @@ func (j *job) open() *http.Client {
 	if s.Proxy != nil {
 		if proxy, err := s.Proxy(&http.Request{Method: http.MethodGet, URL: j.to.url, Header: http.Header{}, Host: j.to.url.Host}); proxy != nil || err != nil {
 			t.Proxy = func(*http.Request) (*url.URL, error) { return proxy, err }
-			t.DialContext = s.Dial // the configuration chose it, and it looks up the server itself
+			t.DialContext = s.Dial // the proxy is configured, and looks up the server itself
 		}
 	}
 	return &http.Client{Transport: t, CheckRedirect: checkRedirect}
 }
 
-// checkRedirect lets what reads be sent elsewhere on the same origin.
+// checkRedirect allows redirects of GET requests within the origin.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	switch first := via[0]; {
 	case first.Method != http.MethodGet, origin.Of(first.URL) != origin.Of(req.URL):
@@ -59,19 +59,19 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 
 var errRedirect = errors.New("a redirect is not followed")
 
-// A refusal is an answer with another status.
+// A refusal is an answer whose status is not 200 to 299.
 type refusal struct {
 	status int
 	words  string
-	after  time.Duration // to wait, 0 when it does not tell
+	after  time.Duration // how long to wait, as Retry-After says; 0 without it
 }
 
 func (r *refusal) Error() string {
 	return strings.TrimSuffix(fmt.Sprintf("%d %s: %s", r.status, http.StatusText(r.status), r.words), ": ")
 }
 
-// ask sends a request, and reads the JSON object of the answer unless into is nil. Errors
-// hold no secret.
+// ask sends a request, and decodes the JSON object of the answer unless into is nil. Errors
+// contain no secret.
 func (j *job) ask(ctx context.Context, method, path, body string, into any) error {
 	text, page, err := j.send(ctx, method, path, body)
 	switch {
@@ -81,7 +81,7 @@ func (j *job) ask(ctx context.Context, method, path, body string, into any) erro
 		return errors.New("the answer is no JSON object: is that the base URL of the server, and who may use it?")
 	}
 	var says struct{ Success, OK any }
-	_ = json.Unmarshal(text, &says) // what is not asked for may have any form
+	_ = json.Unmarshal(text, &says) // the next call reports invalid JSON
 	if says.Success == false || says.OK == false {
 		return fmt.Errorf("the server says that it did not succeed: %s", j.explain(text))
 	}
@@ -91,8 +91,8 @@ func (j *job) ask(ctx context.Context, method, path, body string, into any) erro
 	return nil
 }
 
-// send sends a request and returns its answer. A page is one for people, of a server that is
-// another one or wants them to log in. Errors name method and URL.
+// send sends a request and returns the body of its answer. Page reports that the body is a web
+// page, as of another server or for a login. Errors name method and URL.
 func (j *job) send(ctx context.Context, method, path, body string) (text []byte, page bool, err error) {
 	path, query, _ := strings.Cut(path, "?")
 	at := j.to.url.JoinPath(path)
@@ -101,7 +101,7 @@ func (j *job) send(ctx context.Context, method, path, body string) (text []byte,
 	defer cancel()
 	defer func() {
 		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err // without method and URL, which are said once
+			err = u.Err // without method and URL, which are added below
 		}
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -143,10 +143,10 @@ func (j *job) send(ctx context.Context, method, path, body string) (text []byte,
 	return text, page, nil
 }
 
-// explain returns what an answer says to people.
+// explain returns the message of an answer, redacted and shortened.
 func (j *job) explain(text []byte) string {
 	var says struct{ Message, Cause, Details, Error any }
-	_ = json.Unmarshal(text, &says) // of another form, or no JSON at all
+	_ = json.Unmarshal(text, &says) // it may have another form, or be no JSON at all
 	for _, words := range []any{says.Message, says.Cause, says.Details, says.Error, string(text)} {
 		if text, is := words.(string); is && text != "" {
 			return redact.Excerpt(text, maxWords, j.secrets...)

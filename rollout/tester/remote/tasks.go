@@ -25,34 +25,34 @@ import (
 )
 
 const (
-	startGrace   = 5 * time.Second // that a request which starts something goes on after its run was told to end
+	startGrace   = 5 * time.Second // how long a start request goes on after its run was told to end
 	stopTimeout  = 10 * time.Second
 	minInterval  = 100 * time.Millisecond
-	patience     = time.Minute // with a server that does not tell how it is going
+	patience     = time.Minute // how long failures to poll the state are tolerated
 	minAttempts  = 3
-	longestPause = time.Minute // that a server may ask for
+	longestPause = time.Minute // the longest Retry-After that is obeyed
 )
 
-// A kind is what differs between servers. In its texts {} stands for the ID of what was
-// started.
+// A kind describes the API of one kind of servers, which run tests or processes. In its texts
+// {} stands for the ID of a test or process.
 type kind struct {
-	starts []string // methods of the request that starts it: each next one where the one before is not understood
-	key    string   // of the answer, which has the ID
-	form   string   // the pattern of its value, the ID in parentheses: it becomes a part of paths
-	noID   string   // the error of an answer without it
-	status string   // path of the question how it is going
-	noun   string   // what that is asked of
+	starts []string // methods of the start request; the next one is tried if the server rejects one
+	key    string   // key of the ID in the answer
+	form   string   // pattern of its value, with the ID in parentheses: the ID becomes a part of paths
+	noID   string   // the error if the answer has no ID
+	status string   // path of the request for the state
+	noun   string   // test or process
 	cancel string   // method of the request that ends it
-	end    string   // path of that
-	result string   // path of the page for people
+	end    string   // path of the request that ends it
+	result string   // path of the web page of the result
 
-	started, subject, stopping, stopped string // what is said
+	started, subject, stopping, stopped string // texts of messages
 
-	endings map[string]string // the states at the end, and how it failed then, "" for success
+	endings map[string]string // final states, and the failure that each means; "" for success
 }
 
-// nGrinder does tests. Before 3.5 it takes the request that starts one without a body as
-// well, and some only with GET; and its tests end in other states.
+// nGrinder runs tests. Versions before 3.5 accept the start request without a body too, some of
+// them only with GET, and their tests end in other states.
 var nGrinder = kind{
 	starts: []string{http.MethodPost, http.MethodGet},
 	key:    "id", form: `^([1-9][0-9]{0,17})$`, noID: "the answer has no number of a test: one may have been started all the same",
@@ -68,7 +68,7 @@ var nGrinder = kind{
 	},
 }
 
-// concord does processes.
+// concord runs processes.
 var concord = kind{
 	starts: []string{http.MethodPost},
 	key:    "instanceId", form: `^"([A-Za-z0-9][A-Za-z0-9._-]{0,127})"$`, noID: "the answer has no instanceId of a process: one may have been started all the same",
@@ -77,7 +77,7 @@ var concord = kind{
 	endings: map[string]string{"FINISHED": "", "FAILED": "failed", "CANCELLED": "was cancelled", "TIMED_OUT": "timed out"},
 }
 
-// A job is something that a server is to do.
+// A job is one test or process that a server runs.
 type job struct {
 	kind
 	servers  *Servers
@@ -85,20 +85,21 @@ type job struct {
 	header   http.Header // with credentials
 	secrets  []string
 	interval time.Duration
-	timeout  time.Duration // of all of it; 0 for that of the run alone
+	timeout  time.Duration // of the whole job; 0 if only the run has one
 
 	path        string // of the request that starts it
 	contentType string
 	body        string
-	starting    string // what an error of it begins with
-	detail      string // what is said after that it has started
+	starting    string // beginning of the errors of that request
+	detail      string // added to the message that it has started
 
 	client *http.Client // of its run
 	out    io.Writer
-	id     string // when it has started
+	id     string // set once it has started
 }
 
-// checked returns a job as a task, unless err says that metadata does not make one.
+// checked returns the job as a task, or err, which says that metadata is wrong. Both come with
+// the secrets.
 func (j *job) checked(err error) (run.Task, []string, error) {
 	if err != nil {
 		return nil, j.secrets, redact.Error(err, j.secrets...)
@@ -106,14 +107,14 @@ func (j *job) checked(err error) (run.Task, []string, error) {
 	return j, j.secrets, nil
 }
 
-// of returns a text of the kind, with the ID.
+// of returns a text of the kind, with the ID in place of {}.
 func (j *job) of(text string) string { return strings.ReplaceAll(text, "{}", j.id) }
 
-// Run starts the job, waits for its end, and ends it when ctx ends first.
+// Run starts the job, waits for its end, and stops it if ctx ends first.
 func (j *job) Run(ctx context.Context, out io.Writer) error {
 	j.client, j.out = j.open(), out
 	defer j.client.CloseIdleConnections()
-	starting, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // a start is not given up in the middle: without the id it could not be ended
+	starting, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // ctx does not interrupt a start: without the ID the job could not be stopped
 	context.AfterFunc(ctx, func() { time.AfterFunc(startGrace, func() { cancel(context.Cause(ctx)) }) })
 	err := j.start(starting)
 	cancel(nil)
@@ -168,8 +169,8 @@ func (j *job) start(ctx context.Context) error {
 	return nil
 }
 
-// state asks how it is going: status is text, an object that has a name, or a list whose
-// first item has status_id (nGrinder before 3.5).
+// state asks for the state of the job. In the answer, status is a string, an object that has a
+// name, or a list whose first item has status_id (nGrinder before 3.5).
 func (j *job) state(ctx context.Context) (state, message string, err error) {
 	var reply struct{ Message, Status any }
 	if err := j.ask(ctx, http.MethodGet, j.of(j.status), "", &reply); err != nil {
@@ -193,11 +194,11 @@ func (j *job) state(ctx context.Context) (state, message string, err error) {
 	return state, redact.Excerpt(message, maxWords, j.secrets...), nil
 }
 
-// errLate is the end of the time of a job; the server is asked once more then.
+// errLate says that the timeout of a job is over; the server is asked once more then.
 var errLate = errors.New("late")
 
-// wait returns the state at the end. The error says that there is none: ctx
-// ended, or the server does not tell.
+// wait waits for the final state and returns it. The error says that there is none: ctx or the
+// time of the job ended, or the server does not report the state.
 func (j *job) wait(ctx context.Context) (state, message string, err error) {
 	within := ctx
 	if j.timeout > 0 {
@@ -221,9 +222,9 @@ func (j *job) wait(ctx context.Context) (state, message string, err error) {
 	return state, message, err
 }
 
-// poll asks for the state until it is one of the end.
+// poll asks for the state until it is final.
 func (j *job) poll(ctx context.Context) (string, string, error) {
-	var failing time.Time // since when
+	var failing time.Time // time of the first failure in a row
 	failures, shown, pause := 0, "", j.interval
 	for {
 		if err := retry.Sleep(ctx, pause); err != nil {
@@ -300,7 +301,8 @@ func (s *Servers) ngrinder(metadata map[string]string) (*job, error) {
 	return j, nil
 }
 
-// password reads the one of metadata. What a shell adds at its end does not count.
+// password returns the password that metadata has in base64 or names by a file. It removes line
+// breaks at its end, which a shell may have added.
 func (s *Servers) password(encoded, file string) (string, error) {
 	switch {
 	case encoded != "" && file != "":
@@ -360,7 +362,7 @@ func (s *Servers) concord(metadata map[string]string) (*job, error) {
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
 	for _, f := range [...][2]string{{"org", "org"}, {"project", "project"}, {"repo", "repo"}, {"entryPoint", "entrypoint"}, {"arguments.endpoint", "endpoint"}} {
-		form.WriteField(f[0], metadata[f[1]]) // into memory
+		form.WriteField(f[0], metadata[f[1]]) // writes to memory never fail
 	}
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
 		if strings.HasPrefix(key, "arguments.") {

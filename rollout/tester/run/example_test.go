@@ -9,7 +9,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/run"
 )
 
-// A greeting is a task that a program brings itself.
+// A greeting is a task in Go.
 type greeting string
 
 func (g greeting) Run(_ context.Context, out io.Writer) error {
@@ -18,7 +18,7 @@ func (g greeting) Run(_ context.Context, out io.Writer) error {
 }
 
 func Example() {
-	desk, err := run.Open(run.Config{}) // Dir keeps the history
+	desk, err := run.Open(run.Config{}) // with Dir, the history survives the process
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -22,7 +22,7 @@ const (
 	recordBucket = "runs"
 	outputBucket = "output"
 
-	retryAfter = 5 * time.Second // when a write that failed is tried again
+	retryAfter = 5 * time.Second // delay before a failed write is tried again
 	idSize     = 24
 )
 
@@ -33,18 +33,17 @@ type line struct {
 	Run         api.Run `json:"run"`
 }
 
-// A history writes what happens to runs to disk in the background. The runner's lock
-// guards what it has to write.
+// A history writes runs to disk in the background. The runner's lock guards its fields.
 type history struct {
 	file    *store.File     // nil: nothing is kept
-	pending map[string]bool // IDs of runs that are to be written, or removed
-	writing bool            // a goroutine of writer does it
+	pending map[string]bool // IDs of runs to write or remove
+	writing bool            // flush is running, in a goroutine of writer
 	writer  sync.WaitGroup
-	trouble error // why nothing is written
+	trouble error // error of the last write, or nil
 }
 
-// recall fills the runner from its file: runs that were under way are Lost, and
-// verdicts that nobody received may be shared.
+// recall fills the runner from its file. Runs that were under way become Lost;
+// undelivered verdicts may still be shared.
 func (r *Runner) recall() (err error) {
 	path := filepath.Join(r.config.Dir, fileName)
 	for range 2 {
@@ -79,7 +78,7 @@ func (r *Runner) recall() (err error) {
 	return nil
 }
 
-// load reads a record. One that cannot be read is to be removed.
+// load reads a record. It marks a record that cannot be read for removal.
 func (r *Runner) load(bucket string, id, text []byte) error {
 	if bucket != recordBucket {
 		return nil
@@ -97,7 +96,7 @@ func (r *Runner) load(bucket string, id, text []byte) error {
 	return nil
 }
 
-// write has the run of an ID written, or removed when it is not known any more.
+// write has the run of an ID written, or removed if the run is not known any more.
 func (r *Runner) write(id string) {
 	if r.file == nil {
 		return
@@ -109,14 +108,14 @@ func (r *Runner) write(id string) {
 	}
 }
 
-// flush writes what there is, one transaction after the other. One that failed is tried
-// again after a while, but at a shutdown.
+// flush writes pending runs, one transaction after the other. It tries a failed transaction
+// again after retryAfter, except at a shutdown.
 func (r *Runner) flush() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.pending) > 0 {
 		var writes []store.Write
-		var outputs []*entry // that are written
+		var outputs []*entry // runs whose output is written
 		changed := r.pending
 		r.pending = map[string]bool{}
 		for id := range changed {

@@ -25,7 +25,7 @@ func shutdown(t *testing.T, d *run.Runner) {
 	must(t, d.Shutdown(t.Context()))
 }
 
-// A new process knows what the old one did, and owes what that one owed.
+// A new process knows the runs of the old one, and still gives undelivered verdicts.
 func TestRestart(t *testing.T) {
 	within(t, func(t *testing.T) {
 		c := run.Config{Dir: t.TempDir()}
@@ -93,7 +93,7 @@ func TestHistoryIsPrivateAndOfOneProcess(t *testing.T) {
 	shutdown(t, open(t, c))
 }
 
-// A history that cannot be read does not keep the desk from opening.
+// A history that cannot be read does not prevent opening the runner.
 func TestDamagedHistoryIsSetAside(t *testing.T) {
 	sound := func() []byte {
 		c := run.Config{Dir: t.TempDir()}
@@ -172,7 +172,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// Without a directory there is room for the output of the newest runs only.
+// Without a directory only the output of the newest runs is kept.
 func TestOutputInMemoryIsBounded(t *testing.T) {
 	measure.WithoutRace(t)
 	within(t, func(t *testing.T) {

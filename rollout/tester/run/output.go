@@ -19,15 +19,14 @@ import (
 // pieceSize is how much is masked at a time, in bytes.
 const pieceSize = 32 << 10
 
-// An output is where a task writes: secrets are masked and characters mended, then
-// its beginning and its end are kept. Readers go at their own pace and cost the task
-// nothing.
+// An output is the writer of a task. It masks secrets and replaces invalid characters, and
+// then keeps the beginning and the end. Readers never slow down the task.
 type output struct {
 	limit int // bytes that are kept
 
 	mu      sync.Mutex
 	mask    *redact.Stream
-	part    []byte // of a character
+	part    []byte // of a character that is incomplete
 	written int64  // bytes that the task wrote
 	closed  bool
 
@@ -44,13 +43,13 @@ func (o *output) Write(b []byte) (int, error) {
 		return 0, io.ErrClosedPipe
 	}
 	o.written += int64(len(b))
-	for piece := range slices.Chunk(b, pieceSize) { // or a mask would copy all of it
+	for piece := range slices.Chunk(b, pieceSize) { // bounds what the mask copies
 		o.put(o.mask.Next(piece), false)
 	}
 	return len(b), nil
 }
 
-// close ends the output. What is still written is refused.
+// close ends the output. Later writes fail.
 func (o *output) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -59,7 +58,8 @@ func (o *output) close() {
 	o.mask = nil
 }
 
-// put adds whole, valid characters.
+// put adds masked text. It keeps a character that is incomplete at the end for the next call,
+// unless last.
 func (o *output) put(b []byte, last bool) {
 	b = append(o.part, b...)
 	n := len(b)
@@ -83,8 +83,8 @@ func (o *output) put(b []byte, last bool) {
 	o.wake = make(chan struct{})
 }
 
-// from returns what is kept from a position on, with a line for what is left out, and
-// whether there is such a line. It is called with the lock held.
+// from returns the kept text from a position on, with a line in place of bytes that were left
+// out, and whether there is such a line. It is called with the lock held.
 func (o *output) from(pos int64) (text string, truncated bool) {
 	if pos < int64(len(o.head)) {
 		text, pos = string(o.head[pos:]), int64(len(o.head))
@@ -100,7 +100,7 @@ func (o *output) from(pos int64) (text string, truncated bool) {
 	return text + string(tail[max(0, -lost):]), lost > 0
 }
 
-// text returns what is kept.
+// text returns the kept text, and how many bytes the task wrote.
 func (o *output) text() (text string, written int64, truncated bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -132,7 +132,7 @@ func (o *output) copy(ctx context.Context, follow bool, w io.Writer) error {
 	}
 }
 
-// whole returns the length of b without a character that is cut at its end.
+// whole returns the length of b without an incomplete character at its end.
 func whole(b []byte) int {
 	for n := len(b) - 1; n >= max(0, len(b)-utf8.UTFMax); n-- {
 		if utf8.RuneStart(b[n]) {
@@ -145,18 +145,18 @@ func whole(b []byte) int {
 	return len(b)
 }
 
-// gap is the line that stands for bytes which were left out.
+// gap returns the line in place of bytes that were left out.
 func gap(lost int64) string { return fmt.Sprintf("\n[%d bytes left out]\n", lost) }
 
-// Bounds of what a record says of its request, in bytes.
+// Bounds of the texts in a record, in bytes.
 const (
-	shortMax    = 512 // what a server takes: scopes are checked against what is recorded
+	shortMax    = 512 // the most that a server accepts, since it checks scopes against the record
 	valueMax    = 4 << 10
 	metadataMax = 16 << 10
 	reasonMax   = 4 << 10 // why a run did not succeed
 )
 
-// short bounds a text of the request.
+// short shortens a text of the request for the record.
 func short(text string) string { return strings.ToValidUTF8(cut(text, shortMax), "\ufffd") }
 
 func cut(text string, limit int) string {
@@ -166,8 +166,9 @@ func cut(text string, limit int) string {
 	return text[:whole([]byte(text[:limit]))] + "…"
 }
 
-// recorded returns what is kept of metadata: without secrets, and of what is too
-// long the beginning. Keys beyond the bound are left out, the last ones first.
+// recorded returns metadata for the record: secrets are masked, and long values are cut
+// to their beginning. If the total exceeds metadataMax, the last keys in sorted order are
+// left out.
 func recorded(metadata map[string]string, secrets []string) map[string]string {
 	kept, size := map[string]string{}, 0
 	for _, name := range slices.Sorted(maps.Keys(metadata)) {
@@ -181,12 +182,12 @@ func recorded(metadata map[string]string, secrets []string) map[string]string {
 	return kept
 }
 
-// private matches the names of keys whose values are secrets. References to them,
-// such as apiKeyPath, are none.
+// private matches the names of keys whose values are secrets. Names that reference matches
+// too, such as apiKeyPath, only refer to a secret.
 var private, reference = regexp.MustCompile(`(?i)key$|passw|secret|token|apikey|credential`), regexp.MustCompile(`(?i)(path|file|from)$`)
 
-// public masks a value, line by line: scripts have several. Of an object of
-// texts, as env_vars is, the secret ones are masked too.
+// public masks a value line by line, since scripts have several lines. In a JSON object of
+// strings, such as env_vars, it masks each value by its name.
 func public(name, value string, secrets []string) string {
 	if value != "" && private.MatchString(name) && !reference.MatchString(name) {
 		return redact.Mask
@@ -197,10 +198,10 @@ func public(name, value string, secrets []string) string {
 		for name, inner := range object {
 			object[name] = public(name, inner, secrets)
 		}
-		text, _ := json.Marshal(object) // of texts, which always marshal
+		text, _ := json.Marshal(object) // texts always marshal
 		return cut(string(text), valueMax)
 	}
-	if strings.Contains(value, "PRIVATE KEY-----") { // spans lines
+	if strings.Contains(value, "PRIVATE KEY-----") { // a key spans lines
 		return cut(redact.String(value, secrets...), valueMax)
 	}
 	lines := strings.Split(value, "\n")

@@ -70,7 +70,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// S-29: output costs no memory beyond its limit, and nobody who reads slowly holds it up.
+// S-29: output takes no memory beyond its limit, and slow readers do not delay the task.
 func TestMuchOutput(t *testing.T) {
 	d := open(t, run.Config{})
 	piece := bytes.Repeat([]byte("all work and no play makes jack a dull boy\n"), 1000)
@@ -88,7 +88,7 @@ func TestMuchOutput(t *testing.T) {
 		return nil
 	})
 	first := start(t, d, request("a"), flood)
-	reader, writer := io.Pipe() // nobody reads from it
+	reader, writer := io.Pipe() // never read
 	followed := make(chan error)
 	go func() { followed <- d.Output(context.Background(), first.ID, true, writer) }()
 	got := wait(t, d, request("a"), flood)
@@ -122,7 +122,7 @@ func TestFollow(t *testing.T) {
 		ends := make(chan string)
 		for i := range followers {
 			go func() {
-				time.Sleep(time.Duration(i) * 300 * time.Millisecond) // the last ones after the end
+				time.Sleep(time.Duration(i) * 300 * time.Millisecond) // the last followers begin after the end
 				ends <- output(t, d, got.ID, true)
 			}()
 		}
@@ -155,7 +155,7 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// Each piece that a follower gets is whole characters, in order.
+// A slowFollower checks that each piece consists of complete characters, in order.
 type slowFollower struct {
 	t   *testing.T
 	all strings.Builder
@@ -199,7 +199,7 @@ func TestSlowFollowerMissesTheMiddle(t *testing.T) {
 	})
 }
 
-// What is written after the task has returned goes nowhere.
+// A write after the task has returned is discarded.
 func TestLateOutput(t *testing.T) {
 	within(t, func(t *testing.T) {
 		d := open(t, run.Config{})
@@ -218,7 +218,7 @@ func TestLateOutput(t *testing.T) {
 	})
 }
 
-// S-47: no form of a secret gets out, wherever it is cut.
+// S-47: every form of a secret is masked, wherever writes split it.
 func TestSecretsAreMasked(t *testing.T) {
 	within(t, func(t *testing.T) {
 		const canary = "c4n/ry+s3cr3t"

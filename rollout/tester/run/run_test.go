@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	crashDir = "HEADGATE_TEST_RUNS" // of the process that is killed
-	settled  = 5                    // rounds of victim that are on disk for certain
+	crashDir = "HEADGATE_TEST_RUNS" // directory of the process that is killed
+	settled  = 5                    // rounds of victim before a Shutdown, which are surely on disk
 )
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim starts a run and ends another, round by round, and says their IDs, until it is killed.
+// victim starts a run and ends another in each round, and prints their IDs, until it is killed.
 func victim(dir string) error {
 	d, err := run.Open(run.Config{Dir: dir, Keep: 100_000, Concurrency: 100_000})
 	forever := task(func(ctx context.Context, _ io.Writer) error { <-ctx.Done(); return nil })
@@ -53,9 +53,9 @@ func victim(dir string) error {
 	return err
 }
 
-// TestCrash kills a process with SIGKILL while it records runs: it loses what it did in
-// its last moments, and nothing before. What was under way is lost, and verdicts that
-// nobody received are given.
+// TestCrash kills a process with SIGKILL while it records runs. Only the records of its
+// last moments are missing. Runs that were under way are Lost, and undelivered verdicts
+// are given.
 func TestCrash(t *testing.T) {
 	for _, rounds := range []int{20, 100} {
 		dir := t.TempDir()
@@ -104,7 +104,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// A task is a Task made of a function.
+// A task is a function that is a Task.
 type task func(ctx context.Context, out io.Writer) error
 
 func (t task) Run(ctx context.Context, out io.Writer) error { return t(ctx, out) }
@@ -115,11 +115,11 @@ type exit int
 func (e exit) Error() string { return "exit status " + string(rune('0'+int(e))) }
 func (e exit) ExitCode() int { return int(e) }
 
-// A work is a task that counts how often it is started, takes a while, and ends as told.
+// A work is a task that counts its starts, takes a while, and returns a given error.
 type work struct {
 	starts atomic.Int32
 	active atomic.Int32
-	most   atomic.Int32 // at a time
+	most   atomic.Int32 // the most at a time
 	takes  time.Duration
 	err    error
 }
@@ -145,7 +145,7 @@ func (w *work) started(t *testing.T, want int) {
 	testenv.Equal(t, int(w.starts.Load()), want)
 }
 
-// open returns a desk that is shut down at the end.
+// open returns a runner that is shut down at the end of the test.
 func open(t *testing.T, c run.Config) *run.Runner {
 	t.Helper()
 	if c.Warn == nil {
@@ -189,7 +189,7 @@ func lookUp(t *testing.T, d *run.Runner, id string) api.Run {
 	return got
 }
 
-// within runs f in a bubble, where time passes when all wait.
+// within runs f in a synctest bubble, where time passes when all goroutines are blocked.
 func within(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)

@@ -1,57 +1,54 @@
-// Package run executes tasks: one process for as many equal requests as come,
-// with bounded output, a history that survives the process, and an end.
+// Package run executes tasks. Equal requests share one run, whose time and output are
+// bounded, and whose record survives the process.
 //
 // # Equal requests
 //
 // Requests are equal when they agree in namespace, name, checksum, type and
-// metadata. Of equal requests one task is under way at a time, however many
-// there are and whoever asks for it.
+// metadata. At most one task of equal requests is under way at a time, however many
+// requests and callers there are.
 //
-// [Runner.Wait] answers with how a run ends. A caller that goes away before does
-// not end it: when the request has a checksum the verdict is kept, and given to
-// the next equal Wait. It is given until [Runner.Deliver] says that a caller
-// received it: two callers that come before that both get it, and no second task
-// is started for either. After that the next Wait starts anew. A request that is
-// [Request].Abandon ends its run when the last of its callers has gone away.
+// [Runner.Wait] returns how a run ended. A caller that gives up earlier does not end
+// the run: if the request has a checksum, the verdict is kept, and returned to the next
+// equal Wait. Every equal Wait gets that verdict, and starts no task, until
+// [Runner.Deliver] says that a caller received it. After that the next Wait starts a new
+// run. With [Request].Abandon the run is cancelled when its last caller gives up.
 //
-// [Runner.Start] answers at once. While an equal run is under way it returns that
-// one, and starts a new one when it has ended. Only when it failed or timed out
-// and was asked for with FailOnError, the failure is the answer to the next
-// equal request of the same checksum, until it is delivered.
+// [Runner.Start] returns at once. It returns an equal run that is under way, or else
+// starts a new one. But if the last run failed or timed out and was requested with
+// FailOnError, that failure is the answer to the next equal request, provided there is
+// a checksum, until it is delivered.
 //
-// A verdict is kept for Config.Verdict at most, since what was tested changes.
+// A verdict is kept for Config.Verdict at most, since the tested system changes.
 // Without a checksum it is not kept at all: the next request may be about another
-// revision. It is kept only if the run came to its end by itself or by its timeout.
-// One that was cancelled, stopped by a shutdown or lost with the process says nothing
-// of what was tested: its callers are told, the next equal request starts anew. While
-// a cancelled task has not returned yet it counts as under way, so that it never
-// meets its successor.
+// revision. Only a run that ended by itself or by its timeout has a verdict. A run that
+// was cancelled, stopped by a shutdown or lost with the process says nothing about the
+// tested system: its callers get that state, and the next equal request starts a new
+// run. A cancelled task counts as under way until it returns, so that it never overlaps
+// with its successor.
 //
 // # Output
 //
-// Secrets of the request are masked, however the task cuts what it writes, and
-// what is not UTF-8 is replaced, before anybody sees it or it is kept. Half of
-// the limit is for the beginning and half for the end; a line between them says
-// how many bytes were left out. A follower that is slower than the task misses
-// what fell out of these halves before it came to it, and is told so in the same
-// way; the task does not wait for readers.
+// Before output is kept or shown, secrets of the request are masked, even if the task
+// splits them between writes, and invalid UTF-8 is replaced. Half of the limit is for the
+// beginning of the output and half for its end; a line between them says how many bytes
+// were left out. The task does not wait for readers: a follower that is slower than the
+// task misses what is no longer kept, and gets such a line in its place.
 //
 // # History
 //
-// Runs are written to disk in the background: no request waits for the disk. So a
-// process that is killed loses the last few milliseconds. A run that was started
-// within them is not found again, one that ended within them is found as [api.Lost],
-// and a verdict that was delivered within them may be given once more. Nothing
-// else is lost: runs that were under way are found as Lost, and verdicts which
-// nobody received are given to the next equal request of the new process.
+// Runs are written to disk in the background: no request waits for the disk. A process
+// that is killed therefore loses the last few milliseconds: a run that started in them is
+// forgotten, a run that ended in them becomes [api.Lost], and a verdict that was delivered
+// in them may be delivered again. Nothing else is lost: runs that were under way become
+// Lost, and undelivered verdicts are returned to the next equal request of the new process.
 //
-// A damaged history is renamed to runs.db.corrupt, and begun anew. A record that
-// cannot be read is removed. When the history cannot be written the runs go on, and
-// are kept in memory as far as there is room. Config.Warn is told of each.
+// A damaged history is renamed to runs.db.corrupt, and a new one is begun. A record that
+// cannot be read is removed. If the history cannot be written, the runs go on, and are
+// kept in memory as far as there is room. Each of these is reported to Config.Warn.
 //
-// Kept are Config.Keep finished runs, each with at most Config.OutputLimit bytes
-// of output, for Config.KeepFor. Without a directory at most 64 MiB of output are
-// kept, those of the newest runs.
+// The history keeps the newest Config.Keep finished runs for Config.KeepFor, each with at
+// most Config.OutputLimit bytes of output. Without a directory it keeps at most 64 MiB of
+// output, of the newest runs.
 package run
 
 import (
@@ -84,51 +81,51 @@ var (
 // A Config says what a Runner may use.
 type Config struct {
 	Dir         string           // holds the file runs.db; "" keeps the history in memory
-	Timeout     time.Duration    // of a run, and the most that a request may ask for; default 1h
+	Timeout     time.Duration    // of a run, and the longest that a request may ask for; default 1h
 	OutputLimit int              // bytes of output that are kept of a run, half from the beginning and half from the end, and the most that a request may ask for; default 256 KiB
 	Concurrency int              // runs at a time; default 100
-	Queue       int              // runs that wait for a place; default 1000, negative for none; beyond: ErrBusy
+	Queue       int              // runs that may wait for a free slot; default 1000, negative for none; beyond it requests get ErrBusy
 	Keep        int              // finished runs that are kept; default 1000
 	KeepFor     time.Duration    // default 7 days
-	Verdict     time.Duration    // how long a verdict that was not delivered waits for an equal request, when its request has a checksum; default 5m
+	Verdict     time.Duration    // how long an undelivered verdict with a checksum is kept for an equal request; default 5m
 	Now         func() time.Time // nil for time.Now
 
-	// Observe is told each run as it becomes queued, running or ended, and with
-	// shared each request that was given the run of another. It returns at once
-	// and calls no method of the runner; nil for no reports.
+	// Observe is called with each run when it is queued, starts or ends, and with
+	// shared for each request that got the run of another request. It must return at
+	// once and not call methods of the runner; nil for no reports.
 	Observe func(r api.Run, shared bool)
 
-	// Warn is told what the history suffers. It returns at once and calls no
-	// method of the runner; nil for no reports.
+	// Warn is called with problems of the history. It must return at once and not call
+	// methods of the runner; nil for no reports.
 	Warn func(error)
 }
 
-// A Task is work that a run does. What it writes is kept within bounds, also
-// when it writes without end. It returns soon after ctx has ended, with nothing
-// left running. An error that has a method ExitCode() int says the exit code.
-// A panic is an error, in the goroutine that called Run.
+// A Task is the work of a run. Run must return soon after ctx has ended, and leave
+// nothing running. It may write any amount of output: only a bounded part is kept. If
+// its error has a method ExitCode() int, that is the exit code of the run. A panic in
+// the goroutine that called Run makes the run fail.
 type Task interface {
 	Run(ctx context.Context, out io.Writer) error
 }
 
-// A Request asks for a run. Its key is made of namespace, name, checksum, type and metadata.
+// A Request asks for a run. Requests are equal if namespace, name, checksum, type and metadata are.
 type Request struct {
 	Namespace, Name, Phase, Checksum string
 	Type                             string            // the product's name
 	Metadata                         map[string]string // without credentials of the caller
 	Secrets                          []string          // values that are masked in output, reasons and metadata
-	FailOnError                      bool              // a failure of a run that was not waited for is delivered to the next equal request
-	Abandon                          bool              // the run is cancelled when the last caller that waits for it goes away
+	FailOnError                      bool              // the failure of a background run is the answer to the next equal request
+	Abandon                          bool              // the run is cancelled when the last caller that waits for it gives up
 	Timeout                          time.Duration     // 0 for that of the runner, which is also the longest
 	OutputLimit                      int               // bytes; 0 for that of the runner, which is also the largest
 	Actor                            string
 }
 
-// A key is the SHA-256 of what distinguishes requests.
+// A key is the SHA-256 of the fields that distinguish requests.
 type key [sha256.Size]byte
 
 func (r *Request) key() key {
-	text, _ := json.Marshal([]any{r.Namespace, r.Name, r.Checksum, r.Type, r.Metadata}) // of texts, those of a map sorted
+	text, _ := json.Marshal([]any{r.Namespace, r.Name, r.Checksum, r.Type, r.Metadata}) // texts always marshal, maps sorted by key
 	return sha256.Sum256(text)
 }
 
@@ -143,7 +140,7 @@ type Runner struct {
 	mu      sync.Mutex
 	closed  bool
 	running int
-	queue   []*entry          // runs that wait for a place
+	queue   []*entry          // runs that wait for a free slot
 	all     []*entry          // by ID, so by age
 	byID    map[string]*entry // all
 	byKey   map[key]*entry    // the newest of each key
@@ -154,8 +151,8 @@ type entry struct {
 	key         key
 	run         api.Run // without output
 	failOnError bool
-	output      string        // of one that ended; "" if it is on disk alone, or not kept
-	abandoned   bool          // it is cancelled, for all that waited for it have gone away
+	output      string        // of an ended run; "" if it is only on disk, or not kept
+	abandoned   bool          // cancelled because all callers that waited gave up
 	job         *job          // nil when it has ended
 	done        chan struct{} // closed when it has ended
 }
@@ -170,7 +167,7 @@ type job struct {
 	waiting int                     // callers of Wait
 }
 
-// An end is how a run ended. That of one which was ended is the cause of its context.
+// An end says how a run ended. A run is told to end by cancelling its context with an end as cause.
 type end struct {
 	state  api.RunState
 	reason string
@@ -179,8 +176,8 @@ type end struct {
 
 func (e end) Error() string { return e.reason }
 
-// Open opens the runner of a directory, which no other process may have open.
-// Runs that were under way when the process died are Lost.
+// Open opens a runner, which must be shut down. It fails if another process has the
+// directory open. Runs that were under way when that process died become Lost.
 func Open(c Config) (*Runner, error) {
 	c.Timeout = cmp.Or(c.Timeout, time.Hour)
 	c.OutputLimit = cmp.Or(c.OutputLimit, 256<<10)
@@ -208,10 +205,10 @@ func Open(c Config) (*Runner, error) {
 	return r, nil
 }
 
-// Start starts the task in the background unless an equal run is under way.
-// When the last equal run of the same checksum failed with FailOnError within
-// Config.Verdict and that was not delivered, it returns that one, with its output,
-// and starts nothing. The error is ErrBusy or ErrClosed.
+// Start starts the task in the background, or returns an equal run that is under way.
+// If the last equal run has a checksum and failed with FailOnError within Config.Verdict,
+// and that was not delivered, Start returns that run with its output and starts nothing.
+// The error is ErrBusy or ErrClosed.
 func (r *Runner) Start(q Request, t Task) (api.Run, error) {
 	e, err := r.claim(&q, t, false)
 	if err != nil {
@@ -220,11 +217,11 @@ func (r *Runner) Start(q Request, t Task) (api.Run, error) {
 	return r.record(e), nil
 }
 
-// Wait returns how the run ended, with its output: an equal one that is under
-// way, one of the same checksum that ended within Config.Verdict and was not
-// delivered, or a new one. When ctx ends first the run goes on, and its end waits for
-// the next equal request: the error is the cause of ctx then, and the run is as it is
-// now. Otherwise the error is ErrBusy or ErrClosed.
+// Wait waits for the end of a run and returns it with its output. The run is an equal one
+// that is under way, an equal one with a checksum that ended within Config.Verdict and was
+// not delivered, or a new one. If ctx ends first, the error is the cause of ctx, and Wait
+// returns the run as it is now; the run goes on, unless Abandon says otherwise, and its
+// verdict is kept for the next equal request. Otherwise the error is ErrBusy or ErrClosed.
 func (r *Runner) Wait(ctx context.Context, q Request, t Task) (api.Run, error) {
 	for {
 		e, err := r.claim(&q, t, true)
@@ -238,7 +235,7 @@ func (r *Runner) Wait(ctx context.Context, q Request, t Task) (api.Run, error) {
 		r.mu.Lock()
 		again := false
 		if j := e.job; j == nil {
-			again = e.abandoned && e.run.State == api.Cancelled // because others went away, which says nothing to this caller
+			again = e.abandoned && e.run.State == api.Cancelled // earlier callers abandoned it: claim a new run
 		} else {
 			err = context.Cause(ctx)
 			if j.waiting--; q.Abandon && j.waiting == 0 {
@@ -253,8 +250,8 @@ func (r *Runner) Wait(ctx context.Context, q Request, t Task) (api.Run, error) {
 	}
 }
 
-// claim returns the run that answers a request, a new one if need be. A caller that
-// waits is counted.
+// claim returns the run that answers a request, a new one if necessary. It counts a caller
+// that waits.
 func (r *Runner) claim(q *Request, t Task, waits bool) (*entry, error) {
 	k := q.key()
 	r.mu.Lock()
@@ -281,13 +278,13 @@ func (r *Runner) claim(q *Request, t Task, waits bool) (*entry, error) {
 	return e, nil
 }
 
-// failed reports whether a run that ended in state s says that what it tested is bad.
+// failed reports whether state s says that the test failed.
 func failed(s api.RunState) bool { return s == api.Failed || s == api.TimedOut }
 
-// owes reports whether the verdict of e is still to be given, to a caller that waits
-// or to one that only starts runs.
+// owes reports whether the verdict of e must still be given to a caller, which waits or
+// only starts runs.
 func (r *Runner) owes(e *entry, waits bool) bool {
-	age := r.config.Now().Sub(e.run.Ended).Abs() // less than none when the clock was put back
+	age := r.config.Now().Sub(e.run.Ended).Abs() // negative if the clock was set back
 	switch {
 	case e.run.Delivered || e.run.Checksum == "" || age > r.config.Verdict:
 		return false
@@ -297,7 +294,7 @@ func (r *Runner) owes(e *entry, waits bool) bool {
 	return waits && e.run.Waits && (e.run.State == api.Succeeded || failed(e.run.State))
 }
 
-// Deliver says that a caller has received how a run ended. It does nothing for a
+// Deliver records that a caller has received how a run ended. It does nothing for a
 // run that has not ended, or was delivered before.
 func (r *Runner) Deliver(id string) {
 	r.mu.Lock()
@@ -308,9 +305,9 @@ func (r *Runner) Deliver(id string) {
 	}
 }
 
-// The methods from here to forget, but execute, are called with the lock held.
+// The methods from here to forget, except execute, are called with the lock held.
 
-// admit makes the run of a request, which starts at once if there is a place for it.
+// admit makes the run of a request, and starts it if there is a free slot, or queues it.
 func (r *Runner) admit(k key, q *Request, t Task, waits bool) *entry {
 	created := r.config.Now().UTC()
 	e := &entry{
@@ -335,8 +332,8 @@ func (r *Runner) admit(k key, q *Request, t Task, waits bool) *entry {
 	return e
 }
 
-// newID returns one after all others, of 24 digits of base 32: microseconds since 1970
-// (12), so that later runs have later IDs, and 60 random bits.
+// newID returns an ID that sorts after all others. It has 24 digits of base 32: 12 of the
+// microseconds since 1970, so that later runs have later IDs, and 12 of 60 random bits.
 func (r *Runner) newID(created time.Time) string {
 	at := created.UnixMicro()
 	if n := len(r.all); n > 0 {
@@ -346,23 +343,23 @@ func (r *Runner) newID(created time.Time) string {
 	return fmt.Sprintf("%012s%012s", strconv.FormatInt(at, 32), strconv.FormatUint(rand.Uint64()>>4, 32))
 }
 
-// add makes e known. IDs ascend.
+// add registers e, whose ID must be greater than all others.
 func (r *Runner) add(e *entry) {
 	r.all = append(r.all, e)
 	r.byID[e.run.ID] = e
 	r.byKey[e.key] = e
 }
 
-// changed tells the history and watchers of a change of e.
+// changed has a change of e written to the history, and sends it to watchers.
 func (r *Runner) changed(e *entry) {
 	r.write(e.run.ID)
 	r.feed.Send(func() api.Run { return e.run })
 }
 
-// launch starts e: there is a place for it.
+// launch starts e, for which there is a free slot.
 func (r *Runner) launch(e *entry) {
 	ctx, cancel := context.WithCancelCause(r.root)
-	j := e.job // which is nil once the run has ended, as at a shutdown before it began
+	j := e.job // e.job is nil once the run has ended, perhaps by a shutdown before execute begins
 	j.cancel = cancel
 	r.running++
 	e.run.State, e.run.Started = api.Running, r.config.Now().UTC()
@@ -371,7 +368,7 @@ func (r *Runner) launch(e *entry) {
 	r.config.Observe(e.run, false)
 }
 
-// execute runs a task, which may end its goroutine, and records how it ended.
+// execute runs a task and records how it ended, even if the task ends its goroutine.
 func (r *Runner) execute(ctx context.Context, e *entry, j *job) {
 	defer j.cancel(nil)
 	o := end{state: api.Failed, reason: "the task ended its goroutine"} // unless it returns
@@ -388,8 +385,8 @@ func (r *Runner) execute(ctx context.Context, e *entry, j *job) {
 	o = j.judge(ctx, j.task.Run(ctx, j.out))
 }
 
-// judge says what the end of a task means. One that was to end counts as ended,
-// whatever it says: a test that was cut short has not passed.
+// judge returns how a run ended whose task returned err. If the run was told to end, that
+// decides, whatever the task returned: a test that was cut short has not passed.
 func (j *job) judge(ctx context.Context, err error) end {
 	o := end{state: api.Succeeded}
 	if err != nil {
@@ -418,8 +415,8 @@ func (j *job) judge(ctx context.Context, err error) end {
 
 func (j *job) reason(text string) string { return cut(redact.String(text, j.secrets...), reasonMax) }
 
-// finish records how e ended, gives its place to the next, and tells who waits. It
-// returns false when that was done before.
+// finish records how e ended, starts queued runs, and wakes the callers that wait. It
+// returns false if e had ended before.
 func (r *Runner) finish(e *entry, o end) bool {
 	j := e.job
 	if j == nil {
@@ -448,7 +445,7 @@ func (r *Runner) finish(e *entry, o end) bool {
 	return true
 }
 
-// milliseconds that a run took.
+// milliseconds returns the duration of a run, 0 for one that never started.
 func milliseconds(from, to time.Time) int64 {
 	if from.IsZero() {
 		return 0
@@ -459,8 +456,8 @@ func milliseconds(from, to time.Time) int64 {
 // heldMax is how much output of finished runs is kept in memory, in bytes.
 const heldMax = 64 << 20
 
-// forget removes the finished runs that are too many or too old, the oldest
-// first, and output that is too much to be kept in memory.
+// forget removes finished runs that are too many or too old, the oldest first, and
+// drops output beyond heldMax from memory.
 func (r *Runner) forget() {
 	now, excess := r.config.Now(), len(r.all)-r.running-len(r.queue)-r.config.Keep
 	r.all = slices.DeleteFunc(r.all, func(e *entry) bool {
@@ -483,7 +480,7 @@ func (r *Runner) forget() {
 	}
 }
 
-// Run returns one run, with its output: that of a run under way as it is now.
+// Run returns one run with its output, which is that so far if the run is under way.
 // The error is ErrNotFound.
 func (r *Runner) Run(id string) (api.Run, error) {
 	e := r.find(id)
@@ -520,7 +517,7 @@ func (r *Runner) record(e *entry) api.Run {
 
 // Runs returns the runs that f selects by namespace, name, checksum, type, state
 // and Before, newest first, without output: at most f.Limit, default 100, at most 1000.
-// If see is not nil, runs are left out for which it returns false. It must not call
+// If see is not nil, it leaves out runs for which see returns false. See must not call
 // methods of the runner.
 func (r *Runner) Runs(f api.Filter, see func(api.Run) bool) []api.Run {
 	limit := min(cmp.Or(f.Limit, 100), 1000)
@@ -546,7 +543,7 @@ func (r *Runner) Runs(f api.Filter, see func(api.Run) bool) []api.Run {
 }
 
 // Output copies what a run wrote to w, as it was kept; with follow until the run
-// has ended. The error is ErrNotFound, the cause of ctx, or that of w.
+// has ended. The error is ErrNotFound, the cause of ctx, or the error of w.
 func (r *Runner) Output(ctx context.Context, id string, follow bool, w io.Writer) error {
 	e := r.find(id)
 	if e == nil {
@@ -562,14 +559,14 @@ func (r *Runner) Output(ctx context.Context, id string, follow bool, w io.Writer
 	return err
 }
 
-// Watch sends runs that change, without output, until ctx ends or the runner is shut
-// down; then the channel is closed. That of a watcher that is 1024 changes behind is
-// closed too.
+// Watch returns a channel of runs that change, without output. The channel is closed when
+// ctx ends, when the runner is shut down, or when its receiver is 1024 changes behind. The
+// runs must not be modified.
 func (r *Runner) Watch(ctx context.Context) <-chan *api.Run { return r.feed.Watch(ctx) }
 
-// Cancel ends a run and waits until its task has returned. Of a run that has
-// ended it changes nothing. The error is ErrNotFound, or the cause of ctx when
-// that ended before the task.
+// Cancel ends a run, waits until its task has returned, and returns the run. It does not
+// change a run that has ended. The error is ErrNotFound, or the cause of ctx if that ends
+// before the task.
 func (r *Runner) Cancel(ctx context.Context, id, actor string) (api.Run, error) {
 	e := r.find(id)
 	if e == nil {
@@ -600,11 +597,10 @@ func (r *Runner) cancel(e *entry, o end) {
 	}
 }
 
-// Stop refuses new requests, ends the runs under way, records them as Stopped
-// and tells who waits for them. It returns when their tasks have returned. When
-// ctx ends before, it returns an error that names those which have not: they are
-// recorded as Stopped all the same. What is delivered afterwards is recorded
-// until Shutdown.
+// Stop refuses new requests, ends the runs under way, records them as Stopped and
+// wakes the callers that wait for them. It returns when their tasks have returned. If
+// ctx ends first, it returns an error that names the runs whose tasks have not; they are
+// recorded as Stopped all the same. Deliveries are recorded until Shutdown.
 func (r *Runner) Stop(ctx context.Context) error {
 	o := end{state: api.Stopped, reason: "the test runner was shut down"}
 	r.mu.Lock()
@@ -637,8 +633,8 @@ func (r *Runner) Stop(ctx context.Context) error {
 	return fmt.Errorf("shut down: %d of the runs did not end in time: %s", len(names), strings.Join(names, ", "))
 }
 
-// Shutdown is Stop, and the end of the history. No other method that starts or
-// changes something may be called afterwards.
+// Shutdown calls Stop, ends all watches and closes the history. Methods that start or
+// change runs must not be called afterwards.
 func (r *Runner) Shutdown(ctx context.Context) error {
 	err := r.Stop(ctx)
 	r.feed.Close()
@@ -648,7 +644,7 @@ func (r *Runner) Shutdown(ctx context.Context) error {
 	return errors.Join(err, r.trouble, r.file.Close())
 }
 
-// Load returns how many runs are under way, and how many wait for a place.
+// Load returns how many runs are under way, and how many are queued.
 func (r *Runner) Load() (running, queued int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

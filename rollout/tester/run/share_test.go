@@ -63,7 +63,7 @@ func TestFailOnError(t *testing.T) {
 		takes time.Duration
 		err   error
 		state api.RunState
-		again bool // it is told at the next request
+		again bool // the next request gets it
 	}{
 		"failed":    {time.Minute, exit(1), api.Failed, true},
 		"timed out": {2 * time.Hour, nil, api.TimedOut, true},
@@ -96,7 +96,7 @@ func TestFailOnError(t *testing.T) {
 	}
 }
 
-// A verdict of a time that is still to come is of no known age.
+// The age of a verdict with a time in the future is unknown.
 func TestVerdictOfWrongClockIsNotShared(t *testing.T) {
 	within(t, func(t *testing.T) {
 		var wrong atomic.Int64
@@ -110,8 +110,8 @@ func TestVerdictOfWrongClockIsNotShared(t *testing.T) {
 	})
 }
 
-// S-18, S-19, S-20: everything that distinguishes requests is in the key, and
-// nothing can be moved from one part of it to another.
+// S-18, S-19, S-20: every field that distinguishes requests is part of the key, and text
+// cannot move from one field to another.
 func TestKeys(t *testing.T) {
 	within(t, func(t *testing.T) {
 		d, w := open(t, run.Config{}), &work{takes: time.Hour}
@@ -154,7 +154,7 @@ func TestKeys(t *testing.T) {
 	})
 }
 
-// While a task that was cancelled has not returned, its successor would meet it.
+// A cancelled task counts as under way until it returns, so that its successor does not overlap.
 func TestCancelledTaskIsUnderWayUntilItReturns(t *testing.T) {
 	within(t, func(t *testing.T) {
 		d := open(t, run.Config{})
@@ -177,8 +177,8 @@ func TestCancelledTaskIsUnderWayUntilItReturns(t *testing.T) {
 	})
 }
 
-// A request that is abandoned ends with the last of its callers; one that comes while
-// it ends gets a run of its own.
+// A request with Abandon ends with the last of its callers. A request that comes while the run
+// ends gets a run of its own.
 func TestAbandon(t *testing.T) {
 	within(t, func(t *testing.T) {
 		d := open(t, run.Config{})
@@ -213,7 +213,7 @@ func TestAbandon(t *testing.T) {
 	})
 }
 
-// S-23: no more tasks at a time than there may be; what waits is served in order.
+// S-23: the number of concurrent tasks is limited, and queued runs start in order.
 func TestQueue(t *testing.T) {
 	within(t, func(t *testing.T) {
 		d := open(t, run.Config{Concurrency: 2, Queue: 3})
@@ -242,14 +242,14 @@ func TestQueue(t *testing.T) {
 		if _, err := d.Wait(t.Context(), request("5"), noted("5")); !errors.Is(err, run.ErrBusy) {
 			t.Errorf("got %v", err)
 		}
-		if got := start(t, d, request("4"), noted("4")); got.ID != ids[4] { // needs no place
+		if got := start(t, d, request("4"), noted("4")); got.ID != ids[4] { // needs no slot
 			t.Errorf("got %+v", got)
 		}
 		got, err := d.Cancel(t.Context(), ids[3], "eve")
 		if err != nil || got.State != api.Cancelled || !got.Started.IsZero() || got.Duration != 0 {
 			t.Errorf("got %+v, %v", got, err)
 		}
-		start(t, d, request("5"), noted("5")) // there is a place again
+		start(t, d, request("5"), noted("5")) // there is a free slot again
 		time.Sleep(10 * time.Minute)
 		mu.Lock()
 		defer mu.Unlock()
@@ -259,8 +259,8 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// TestPlaceIsFreeAfterVerdict: who has the verdict of the one run at a time may
-// ask for the next, however many others ask for something.
+// TestPlaceIsFreeAfterVerdict: with one slot, a caller that has a verdict can start the
+// next run at once, however many other requests there are.
 func TestPlaceIsFreeAfterVerdict(t *testing.T) {
 	d := open(t, run.Config{Concurrency: 1, Queue: -1, Keep: 1})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -308,7 +308,7 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-// S-3, S-4, S-5: what goes wrong in a task ends that task.
+// S-3, S-4, S-5: a panic or a Goexit in a task ends only that task.
 func TestPanic(t *testing.T) {
 	within(t, func(t *testing.T) {
 		d := open(t, run.Config{Concurrency: 1})
@@ -329,7 +329,7 @@ func TestPanic(t *testing.T) {
 				t.Errorf("%s: got %+v", name, got)
 			}
 		}
-		state(t, wait(t, d, request("after"), &work{}), api.Succeeded) // every place was given back
+		state(t, wait(t, d, request("after"), &work{}), api.Succeeded) // all slots are free again
 	})
 }
 
@@ -365,7 +365,7 @@ func TestShutdown(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- d.Shutdown(context.Background()) }()
 		synctest.Wait()
-		for range 3 { // those in the queue
+		for range 3 { // the queued runs
 			if got := <-told; got.State != api.Stopped || !got.Started.IsZero() {
 				t.Errorf("got %+v", got)
 			}
@@ -397,11 +397,11 @@ func TestShutdown(t *testing.T) {
 		again := open(t, run.Config{Dir: dir})
 		testenv.Equal(t, len(again.Runs(api.Filter{State: api.Stopped}, nil)), 6)
 		w := &work{}
-		state(t, wait(t, again, request("0"), w), api.Succeeded) // a stopped run is no verdict
+		state(t, wait(t, again, request("0"), w), api.Succeeded) // a stopped run leaves no verdict
 	})
 }
 
-// A task that does not end does not keep the others, and the process, from ending.
+// A task that does not end does not prevent a shutdown.
 func TestShutdownGivesUp(t *testing.T) {
 	within(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -438,14 +438,14 @@ func TestShutdownGivesUp(t *testing.T) {
 	})
 }
 
-// A run that ends before its goroutine has begun ends as others do.
+// A run can end before its goroutine has begun.
 func TestShutdownAtOnce(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 200 {
 		d := open(t, run.Config{})
 		left := start(t, d, request("a"), task(func(ctx context.Context, _ io.Writer) error { <-ctx.Done(); return ctx.Err() }))
-		d.Shutdown(over) // which may have to give up
+		d.Shutdown(over) // it may give up
 		state(t, lookUp(t, d, left.ID), api.Stopped)
 	}
 }

@@ -23,7 +23,7 @@ func (s outputTask) Run(_ context.Context, out io.Writer) error {
 	return err
 }
 
-// A disk that fails holds nobody up; when it works again it is told all.
+// A failing disk delays no request. When it works again, everything is written.
 func TestTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -78,7 +78,7 @@ func TestTrouble(t *testing.T) {
 	})
 }
 
-// Records that cannot be read are removed, and the others are there.
+// Records that cannot be read are removed; the others are kept.
 func TestUnreadableRecords(t *testing.T) {
 	dir := t.TempDir()
 	d, err := Open(Config{Dir: dir})

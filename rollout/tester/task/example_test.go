@@ -10,8 +10,8 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/task"
 )
 
-// A command that the owner of the test runner wrote is run with a parameter of
-// the caller, and no other is.
+// This example runs a command of the test runner's owner with a parameter of the
+// caller, and refuses all other commands.
 func ExampleTools() {
 	tools := &task.Tools{
 		Env:      []string{"PATH=" + os.Getenv("PATH")},

@@ -12,19 +12,18 @@ import (
 )
 
 const (
-	killWait  = 5 * time.Second        // for a process that was killed to be gone
-	lookEvery = 100 * time.Millisecond // whether a session that lasts is over
+	killWait  = 5 * time.Second        // limit of the wait for a killed process to be gone
+	lookEvery = 100 * time.Millisecond // interval of looking whether a session is over
 
-	// How long the output of a program that has exited is waited for. It is a number of turns: on a
-	// machine that stood still the reader has its turns, and nothing is lost.
+	// How long to wait for the output of a program that has exited. It is a number of turns: even
+	// on a machine that stood still, the reader gets its turns, and no output is lost.
 	settleTurns = 20
 	settleTurn  = 50 * time.Millisecond
 )
 
-// execute runs a program, and ends what is left of its session. The error is the
-// cause of ctx when that ended first, an [exec.ExitError], or why the program did not
-// start. A process that cannot be ended does not hold it up for longer than some
-// seconds.
+// execute runs a program, and then ends the processes left in its session. The error is
+// the cause of ctx if that ended first, an [exec.ExitError], or the reason why the program
+// did not start. A process that cannot be killed delays it by a few seconds at most.
 func (p *program) execute(ctx context.Context, args []string, dir string, out io.Writer) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -52,7 +51,7 @@ func (p *program) execute(ctx context.Context, args []string, dir string, out io
 	go func() {
 		defer close(copied)
 		io.Copy(out, r)
-		io.Copy(io.Discard, r) // the program goes on when its output is not read
+		io.Copy(io.Discard, r) // the program must not block if writing to out fails
 	}()
 	over := false
 	select {
@@ -76,7 +75,7 @@ func (p *program) execute(ctx context.Context, args []string, dir string, out io
 }
 
 // settle waits until the output of a program that has exited was read from r. After a second it
-// closes r: a process that is left may have the other end.
+// closes r: a process that is left over may keep the other end open.
 func settle(copied <-chan struct{}, r *os.File) {
 	for range settleTurns {
 		select {
@@ -89,8 +88,8 @@ func settle(copied <-chan struct{}, r *os.File) {
 	<-copied
 }
 
-// end ends what is left of a session: it is asked to, and killed after a grace. Over says
-// that its leader has exited, else exited will.
+// end terminates the processes left in a session, and kills them after a grace. Over says
+// that the leader has exited; otherwise exited receives a value when it does.
 func end(leader int, exited <-chan error, over bool, grace time.Duration) {
 	alive := members(leader, over)
 	for _, pid := range alive {

@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// start starts a program on a thread of its own, which ends with the program: it
-// cannot gain privileges any more, and when it ends with this process the kernel
-// kills the program.
+// start starts a program from a thread of its own, which ends after the program. The
+// thread gives up the ability to gain privileges, and the program inherits that. If the
+// thread ends first, because this process ends, the kernel kills the program.
 func start(cmd *exec.Cmd, privileges bool) (<-chan error, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	started, exited := make(chan error, 1), make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for good
+		runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 		if !privileges {
 			_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) // kernels before 3.5 have none
 		}
@@ -36,11 +36,11 @@ func start(cmd *exec.Cmd, privileges bool) (<-chan error, error) {
 	return exited, <-started
 }
 
-// members returns the processes of a session that are alive, as numbers for kill:
-// that of the group of the leader, and those of others. A program such as timeout has a
-// group of its own, so that signals to the group alone would miss it. Those that have
-// ended and are children of this process by now are reaped; the leader has a waiter of
-// its own.
+// members returns the living processes of a session as arguments of kill: one for the
+// group of the leader, and one for each process in another group. A program such as
+// timeout has a group of its own, which signals to the leader's group would miss. members
+// also reaps processes that have ended and are now children of this process, but not the
+// leader, which start waits for.
 func members(leader int, _ bool) (alive []int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
@@ -64,7 +64,7 @@ func members(leader int, _ bool) (alive []int) {
 	return alive
 }
 
-// terminate asks a process or a group to end, also what is stopped of it.
+// terminate sends SIGTERM to a process or a group, and continues it if it is stopped.
 func terminate(pid int) {
 	_ = unix.Kill(pid, unix.SIGTERM)
 	_ = unix.Kill(pid, unix.SIGCONT)
@@ -72,24 +72,24 @@ func terminate(pid int) {
 
 func kill(pid int) { _ = unix.Kill(pid, unix.SIGKILL) }
 
-// A Reaper takes in the processes of runs that lost their parent, so that none of
-// them stays in the table of processes for long when it has ended. It is for a program
-// whose every child is of a task, and above all for the first process of a container. Its
-// zero value is ready once it has adopted; nil is none.
+// A Reaper adopts the processes of runs that lost their parent, and reaps them when they
+// have ended, so that zombies do not accumulate. It is for a process whose children all
+// belong to tasks, above all for the first process of a container. The zero Reaper is ready
+// after Adopt; a nil Reaper reaps nothing.
 type Reaper struct {
 	mu   sync.Mutex
-	runs int // that are under way
+	runs int // under way
 }
 
-// Adopt makes this process the parent of those that lose theirs. Files that it
-// inherited are not inherited by programs from now on.
+// Adopt makes this process the parent of its descendants that lose theirs. From now on,
+// programs do not inherit the files that this process inherited.
 func (r *Reaper) Adopt() error {
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // kernels before 5.11 cannot
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
-// count adds to the number of runs, and waits for all children that have exited as
-// long as there are none: else they may be programs of runs.
+// count adds n to the number of runs. If there are no runs, before or after, it reaps all
+// children that have exited; during runs such a child may be a program that start waits for.
 func (r *Reaper) count(n int) {
 	if r == nil {
 		return

@@ -19,7 +19,7 @@ func start(cmd *exec.Cmd, _ bool) (<-chan error, error) {
 	return exited, nil
 }
 
-// members returns the leader as long as there is a process of its group.
+// members returns the leader as long as its group has a process.
 func members(leader int, exited bool) []int {
 	if exited && !command.Alive(leader) {
 		return nil

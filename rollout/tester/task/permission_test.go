@@ -9,7 +9,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// A chart test that is refused names what it lacks.
+// The error of a chart test that is refused names the missing permissions.
 func TestExplained(t *testing.T) {
 	late, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()

@@ -36,8 +36,8 @@ func orphans() int {
 	return 0
 }
 
-// crowd runs many jobs that leave orphans, as a program with a reaper, and says which
-// codes they ended with, and which children are left.
+// crowd runs many jobs that leave orphans, in a process with a reaper. It prints the exit
+// codes of the jobs, and the children that are left.
 func crowd() int {
 	reaper := new(task.Reaper)
 	reaper.Adopt()
@@ -70,10 +70,10 @@ func crowd() int {
 			break
 		}
 		if todo, _, err := tools.Task("cmd", map[string]string{"cmd": "true"}); err == nil {
-			todo.Run(context.Background(), &bytes.Buffer{}) // when no run is under way, what has ended is reaped
+			todo.Run(context.Background(), &bytes.Buffer{}) // children that have exited are reaped while no run is under way
 		}
 	}
-	inherits, _, err := tools.Task("cmd", map[string]string{"cmd": "test ! -e /proc/self/fd/3"}) // which this process has
+	inherits, _, err := tools.Task("cmd", map[string]string{"cmd": "test ! -e /proc/self/fd/3"}) // this process has that file
 	if err == nil {
 		err = inherits.Run(context.Background(), &bytes.Buffer{})
 	}
@@ -82,7 +82,7 @@ func crowd() int {
 	return 0
 }
 
-// alone runs a program that is deaf.
+// alone runs a program that ignores SIGTERM.
 func alone() int {
 	self, _ := os.Executable()
 	tools := &task.Tools{Env: []string{"PROGRAM=deaf", "ADDR=" + os.Getenv("ADDR")}}
@@ -94,9 +94,8 @@ func alone() int {
 	return 0
 }
 
-// Orphans are reaped, the codes of programs are not lost by it, and they have no file that
-// was left open for the process; also as the first
-// process of its own table of processes.
+// The reaper reaps orphans without losing exit codes, and programs inherit no files that
+// this process inherited; also if this process is the first in a PID namespace.
 func TestReaper(t *testing.T) {
 	self, err := os.Executable()
 	must(t, err)
@@ -113,7 +112,7 @@ func TestReaper(t *testing.T) {
 	}
 }
 
-// A process with a group of its own, as of the command timeout, is in the session.
+// A process with a group of its own, as the command timeout makes, ends with the session.
 func TestGroupOfItsOwn(t *testing.T) {
 	if _, err := exec.LookPath("timeout"); err != nil {
 		t.Skip(err)
@@ -121,7 +120,7 @@ func TestGroupOfItsOwn(t *testing.T) {
 	ends(t, 1, job{waits: true}, `PROGRAM=hold timeout 1000 $SELF; true`)
 }
 
-// The program dies with this process, however that ends.
+// The program is killed with this process, however that ends.
 func TestProgramDiesWithUs(t *testing.T) {
 	self, err := os.Executable()
 	must(t, err)

@@ -28,7 +28,7 @@ type job struct {
 	tools task.Tools
 	env   []string
 	out   io.Writer
-	waits bool // it is over with its command
+	waits bool // its run ends when the command exits
 }
 
 func (j job) run(t *testing.T, ctx context.Context, line string) error {
@@ -45,8 +45,8 @@ func (j job) run(t *testing.T, ctx context.Context, line string) error {
 	return todo.Run(ctx, j.out)
 }
 
-// ends runs a job until n processes have said that they are up, ends it, and
-// waits until all of them are gone.
+// ends runs a job until n processes have reported that they run, cancels it, and waits
+// until all of these processes are gone.
 func ends(t *testing.T, n int, j job, line string) {
 	t.Helper()
 	addr, up, gone := desk(t)
@@ -68,18 +68,18 @@ func ends(t *testing.T, n int, j job, line string) {
 	}
 }
 
-// S-8: all of a session ends with its run.
+// S-8: all processes of a session end with its run.
 func TestSessionEndsWithContext(t *testing.T) {
 	deaf := task.Tools{Grace: 10 * time.Millisecond}
 	ends(t, 2, job{waits: true}, `PROGRAM=hold $SELF | PROGRAM=hold $SELF`)
 	ends(t, 3, job{waits: true}, `(PROGRAM=hold $SELF & PROGRAM=hold $SELF) & (PROGRAM=hold $SELF)`)
 	ends(t, 2, job{waits: true, tools: deaf}, `trap "" TERM; PROGRAM=deaf $SELF & PROGRAM=deaf $SELF`)
-	ends(t, 2, job{waits: true}, `(env -i PROGRAM=hold ADDR=$ADDR $SELF &); PROGRAM=hold $SELF`) // one has not the environment, and a parent that has ended
-	ends(t, 2, job{}, `PROGRAM=hold $SELF & PROGRAM=hold $SELF & exit 0`)                        // one that lasts
+	ends(t, 2, job{waits: true}, `(env -i PROGRAM=hold ADDR=$ADDR $SELF &); PROGRAM=hold $SELF`) // one has neither the environment nor a parent
+	ends(t, 2, job{}, `PROGRAM=hold $SELF & PROGRAM=hold $SELF & exit 0`)                        // a run that lasts
 }
 
-// A program that is asked to end has the grace to say its last word, also when
-// it is stopped.
+// A program that gets SIGTERM can still write output during the grace, even if it was
+// stopped.
 func TestLastWord(t *testing.T) {
 	for _, line := range []string{
 		`PROGRAM=polite $SELF & PROGRAM=hold exec $SELF`,
@@ -92,8 +92,8 @@ func TestLastWord(t *testing.T) {
 	}
 }
 
-// What a program leaves behind when it exits by itself ends too, whether it has
-// the output or not, and does not hold up the run.
+// Processes that a program leaves behind when it exits by itself end too, whether or not
+// they hold its output open, and do not delay the run.
 func TestLeftBehind(t *testing.T) {
 	for name, line := range map[string]string{
 		"has the output": `PROGRAM=hold $SELF & echo started; PROGRAM=await $SELF; exit 7`,
@@ -115,7 +115,7 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
-// A job that lasts is over when the last process has ended by itself.
+// A run that lasts is over when the last process has ended by itself.
 func TestLasts(t *testing.T) {
 	var out bytes.Buffer
 	addr, up, gone := desk(t)
@@ -137,7 +137,7 @@ func TestLasts(t *testing.T) {
 	}
 }
 
-// An error of the reader of the output does not end the program.
+// An error in writing the output does not end the program.
 func TestOutputNobodyTakes(t *testing.T) {
 	r, w := io.Pipe()
 	r.Close()
@@ -180,9 +180,9 @@ func TestMain(m *testing.M) {
 var programs = map[string]func() int{
 	"much":   much,
 	"hold":   hold,
-	"deaf":   func() int { signal.Ignore(syscall.SIGTERM); return hold() }, // to being asked to end
+	"deaf":   func() int { signal.Ignore(syscall.SIGTERM); return hold() }, // ignores SIGTERM
 	"polite": polite,
-	"await":  func() int { c, err := dial("await"); return read(c, err) }, // until another is up
+	"await":  func() int { c, err := dial("await"); return read(c, err) }, // waits until another process runs
 }
 
 // much writes 16 MiB.
@@ -195,13 +195,13 @@ func much() int {
 	return 0
 }
 
-// hold says that it is up, and lives on until somebody ends it.
+// hold reports that it runs, and lives until it is killed.
 func hold() int {
 	c, err := dial("up " + strconv.Itoa(os.Getpid()))
 	return read(c, err)
 }
 
-// polite says a last word when it is asked to end.
+// polite writes output when it gets SIGTERM, and ends.
 func polite() int {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGTERM)
@@ -232,8 +232,8 @@ func read(c net.Conn, err error) int {
 	return 0
 }
 
-// desk gives the IDs of processes that say they are up, and each of them again
-// when the process is gone. A process that awaits another is let go when one is up.
+// desk accepts reports of processes. It sends their IDs to up when they run and to gone
+// when they have ended. A process that awaits another is released when one runs.
 func desk(t *testing.T) (addr string, up, gone <-chan int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -265,7 +265,7 @@ func desk(t *testing.T) (addr string, up, gone <-chan int) {
 	return l.Addr().String(), upped, left
 }
 
-// patience is when a test gives up, rather than hang.
+// patience is the time after which a test gives up.
 const patience = time.Minute
 
 // take receives the ID of a process.

@@ -1,22 +1,22 @@
-// Package task has the tasks that run programs on this machine.
+// Package task implements the tasks that run programs on this machine.
 //
-// A task of type cmd runs its command line by sh, one of type bash by bash with
-// pipefail; those of helm, kubectl and k6 run that program, without a shell. A
-// command line without a shell is split into words: white space separates them, quotes
-// and backslashes keep it. Metadata is judged before anything runs.
+// A task of type cmd runs its command line with sh, a task of type bash with bash and
+// pipefail. The tasks of types helm, helmv3, kubectl and k6 run that program without a
+// shell. A command line without a shell is split into words at white space; quotes and
+// backslashes keep white space. Metadata is validated before anything runs.
 //
-// A program has the environment of [Tools] and no other, no standard input, and
-// a directory of its own for each run. PATH, HOME and TMPDIR are set where
-// Tools does not: HOME and TMPDIR are that directory, which is removed when the run is
-// over. It cannot gain privileges on Linux, unless Tools says so.
+// A program gets the environment of [Tools] and the variables that metadata may set, no
+// standard input, and a directory of its own for each run, which is removed afterwards.
+// PATH, HOME and TMPDIR have defaults: for HOME and TMPDIR it is that directory. On Linux
+// a program cannot gain privileges, unless Tools allows it.
 //
-// A program leads a session and a process group. Its run is over when it has exited;
-// one of type cmd that no caller waits for lasts until the last process of its session has
-// ended, so that "load &" is a load. What is left of the session then, or when the
-// context ends, is asked to end (SIGTERM) and killed after a grace. A process that
-// leaves its session may outlive its run. When this process is killed, so is the
-// program of each run on Linux, but not what that had started. On systems other than
-// Linux the process group stands for the session.
+// A program leads a session and a process group. Its run is over when it has exited. A
+// background run of type cmd lasts until the last process of its session has ended, so
+// that "load &" works. Processes that are left in the session then, or when the context
+// ends, get SIGTERM, and are killed after a grace. A process that leaves its session may
+// outlive its run. If this process is killed, Linux kills the program of each run, but
+// not the processes that the program had started. On systems other than Linux the
+// process group takes the place of the session.
 package task
 
 import (
@@ -41,24 +41,24 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/run"
 )
 
-// Tools say which programs tasks may run, and with what. It is not changed once it is in use.
+// Tools says which programs tasks may run, and how. It must not be modified once it is in use.
 type Tools struct {
 	Env        []string          // of every program, as KEY=VALUE; nothing else is inherited
 	PassEnv    []string          // names that metadata may set as env.NAME
 	Dir        string            // where programs run; "" for the directory of the run
 	Allow      []string          // programs that may be run, by name or absolute path; with it no task uses a shell; nil for any
 	NoShell    bool              // no task uses a shell
-	NoPipefail bool              // bash runs without pipefail unless metadata asks for it, as the reference implementation's does
+	NoPipefail bool              // bash runs without pipefail unless metadata asks for it, as in the reference implementation
 	Commands   map[string]string // command lines by name, for metadata cmd "@NAME" of types cmd and bash
 	OnlyNamed  bool              // nothing but Commands may be run, by any type
 	Privileges bool              // programs may gain privileges, as sudo does
 	Grace      time.Duration     // between asking a run to end and killing it; default 5 s
-	Reaper     *Reaper           // of a program whose every child is of a task; nil for none
+	Reaper     *Reaper           // only for a process whose children all belong to tasks; nil for none
 }
 
-// Task returns the task of metadata by the product's name of its type: cmd, bash, helm,
-// helmv3, kubectl and k6; and the values of metadata that are to be masked wherever
-// they turn up. An error is about metadata: a key, and what to do.
+// Task returns the task that metadata describes. Kind is the product's name of its type:
+// cmd, bash, helm, helmv3, kubectl or k6. Secrets are the values of metadata that must be
+// masked wherever they appear. An error names the key of metadata, and says what to do.
 func (t *Tools) Task(kind string, metadata map[string]string) (task run.Task, secrets []string, err error) {
 	p := &program{tools: t}
 	r := &reader{metadata: metadata}
@@ -92,17 +92,18 @@ func (t *Tools) Task(kind string, metadata map[string]string) (task run.Task, se
 // MaxOutput is the largest outputLimit that metadata may ask for, in bytes.
 const MaxOutput = 16 << 20
 
-// Common is what metadata of every type may say about a run.
+// Common has the settings of a run that metadata of every type may contain.
 type Common struct {
 	ReturnOutput bool          // returnCmdOutput: the answer holds the output
-	LogOutput    bool          // logCmdOutput: so does the log
-	Wait         bool          // callers wait for the end: cmd and ngrinder run in the background unless wait says so, k6 if wait_for_results does
-	FailOnError  bool          // failOnError: a failure that no caller waited for is the next answer
-	Timeout      time.Duration // timeout: seconds or a duration; 0 when it is not there
-	OutputLimit  int           // outputLimit: bytes that are kept, up to MaxOutput; 0 when it is not there
+	LogOutput    bool          // logCmdOutput: the log holds the output
+	Wait         bool          // wait: callers wait for the end; default true, but not for cmd and ngrinder, nor for k6 with wait_for_results false
+	FailOnError  bool          // failOnError: the failure of a background run is the answer to the next equal request
+	Timeout      time.Duration // timeout: seconds or a duration; 0 if absent
+	OutputLimit  int           // outputLimit: bytes that are kept, up to MaxOutput; 0 if absent
 }
 
-// ParseCommon reads the keys that every type has, of a task of a type. Errors name the key.
+// ParseCommon parses the keys of metadata that every type has. Kind decides whether callers
+// wait by default. Errors name the key.
 func ParseCommon(kind string, metadata map[string]string) (c Common, err error) {
 	r := &reader{metadata: metadata}
 	c = Common{ReturnOutput: r.boolean("returnCmdOutput", false), LogOutput: r.boolean("logCmdOutput", false), FailOnError: r.boolean("failOnError", false)}
@@ -118,7 +119,7 @@ func ParseCommon(kind string, metadata map[string]string) (c Common, err error) 
 	return c, cmp.Or(r.err, err)
 }
 
-// A reader reads metadata, and keeps the first thing that is wrong.
+// A reader reads metadata, and keeps the first error.
 type reader struct {
 	metadata map[string]string
 	err      error
@@ -128,7 +129,7 @@ func (r *reader) fail(format string, values ...any) {
 	r.err = cmp.Or(r.err, fmt.Errorf(format, values...))
 }
 
-// boolean reads a switch; fallback when it is not there or empty.
+// boolean reads a boolean, which is fallback if the key is absent or empty.
 func (r *reader) boolean(key string, fallback bool) bool {
 	text := r.metadata[key]
 	if text == "" {
@@ -169,19 +170,19 @@ const (
 	explainTail  = 64 << 10 // bytes of the end of an output that are read for an explanation
 )
 
-// A program is the task of all types of this package.
+// A program is a task of any type of this package.
 type program struct {
 	tools   *Tools
 	args    []string
 	env     []string // besides that of Tools
 	secrets []string
-	script  string                                                     // of a file that is the last argument; "" for none
-	lasts   bool                                                       // until the last process of its session has ended
-	explain func(ctx context.Context, err error, output string) string // what may have led to an error; nil for none
+	script  string                                                     // content of a file that is the last argument; "" for none
+	lasts   bool                                                       // the run lasts until the last process of its session has ended
+	explain func(ctx context.Context, err error, output string) string // returns what may have caused an error; nil for none
 }
 
-// set adds a variable to the environment, which is at a place of metadata. Its value is
-// a secret unless it is so short that it is in every output.
+// set adds a variable to the environment. Errors begin with place, where metadata has it.
+// The value is a secret unless it is so short that any output may contain it.
 func (p *program) set(r *reader, place, name, value string) {
 	switch {
 	case name == "" || strings.ContainsAny(name, "=\x00"):
@@ -223,16 +224,16 @@ func (p *program) Run(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// environment returns that of a run in dir. Of two with one name the last counts.
+// environment returns the environment of a run in dir. The last entry of a name counts.
 func (t *Tools) environment(set []string, dir string) []string {
 	env := []string{"PATH=" + defaultPath, "HOME=" + dir, "TMPDIR=" + dir}
 	return append(append(env, t.Env...), set...)
 }
 
-// operators are what a shell would make something of.
+// operators are the words that a shell would interpret.
 var operators = []string{"|", "||", "|&", "&", "&&", ";", "<", ">", ">>", "&>", "2>&1", ">&2"}
 
-// shell has a shell run cmd, or splits it into words where no shell is used.
+// shell makes p run cmd with a shell, or as words if no shell is used.
 func (p *program) shell(r *reader, shell string) {
 	t, line := p.tools, r.line()
 	p.lasts = !r.boolean("wait", false) && shell == "sh"
@@ -258,7 +259,8 @@ func (p *program) shell(r *reader, shell string) {
 	}
 }
 
-// brokenPipe explains the one exit code that pipefail makes of a success.
+// brokenPipe explains the exit code of SIGPIPE, with which pipefail makes a pipeline fail
+// that would succeed otherwise.
 func brokenPipe(_ context.Context, err error, _ string) string {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 128+13 {
 		return `a program of a pipeline wrote more than the next one read: metadata pipefail "false" lets that pass`
@@ -266,8 +268,8 @@ func brokenPipe(_ context.Context, err error, _ string) string {
 	return ""
 }
 
-// words returns those of cmd, which runs without a shell. Where metadata did not ask for
-// that it may have been written for one.
+// words returns the words of cmd, which runs without a shell. If metadata did not ask for
+// that, cmd may be meant for a shell, so words that a shell would interpret are refused.
 func (t *Tools) words(r *reader) []string {
 	args := r.words()
 	if r.err == nil && (len(args) == 0 || args[0] == "") {
@@ -284,7 +286,8 @@ func (t *Tools) words(r *reader) []string {
 	return args
 }
 
-// mayRun fails unless a program may be run without a shell, and not only named commands.
+// mayRun fails unless program may be run without a shell. It always fails if only named
+// commands may be run.
 func (t *Tools) mayRun(r *reader, program string) {
 	path := strings.ContainsRune(program, '/') || strings.ContainsRune(program, filepath.Separator)
 	switch {
@@ -301,7 +304,7 @@ func (t *Tools) mayRun(r *reader, program string) {
 	}
 }
 
-// parameter is ${NAME} in a command line of [Tools].Commands.
+// parameter matches ${NAME} in a command line of [Tools].Commands.
 var parameter = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
 func (t *Tools) names() string {
@@ -309,8 +312,8 @@ func (t *Tools) names() string {
 }
 
 // named returns the words of a named command with its parameters filled in, each
-// from metadata arg.NAME and within one word. A value does not make an
-// option of a word that does not begin with a dash, unless -- stands before it.
+// from metadata arg.NAME and within one word. A value must not turn a word into an option,
+// by making it begin with a dash, unless the word follows --.
 func (t *Tools) named(r *reader, name string) []string {
 	line, ok := t.Commands[name]
 	if !ok {
@@ -350,7 +353,7 @@ func (t *Tools) named(r *reader, name string) []string {
 	return words
 }
 
-// tool has a program of its own run with the arguments in cmd.
+// tool makes p run the named program with the arguments in cmd.
 func (p *program) tool(r *reader, name string) {
 	args := r.words()
 	if len(args) == 0 {
@@ -360,19 +363,18 @@ func (p *program) tool(r *reader, name string) {
 	p.tools.mayRun(r, name)
 }
 
-// What chart tests need (specification, Errors), and where it is granted.
+// The permissions that chart tests need (specification, Errors), and how to grant them.
 const (
 	chartNeeds = "secrets (get, watch, list, update), pods, pods/log and, for tests that are jobs, jobs (create, list, delete, watch)"
 	granting   = `docs/tester.md, "Deploying"`
-	maxMissing = 5 // permissions that are named
+	maxMissing = 5 // permissions named in an error
 )
 
-// forbidden is how API servers refuse; logs of clients quote it, and escape its quotes.
+// forbidden matches a refusal by an API server. Logs of clients quote it with escaped quotes.
 var forbidden = regexp.MustCompile(`forbidden.*?cannot ([a-z]+) resource \\?"([a-z0-9./-]+)\\?" in API group \\?"[a-z0-9.-]*\\?"(?: in the namespace \\?"([a-z0-9.-]+)\\?"| at the cluster scope)?`)
 
-// missingPermissions names the permissions which an API server said are missing; of a
-// task that ended for lack of time and to which nothing was said, those that chart
-// tests need.
+// missingPermissions names the permissions that an API server reported as missing. If it
+// reported none and the task timed out, it names the permissions that chart tests need.
 func missingPermissions(ctx context.Context, _ error, output string) string {
 	var missing []string
 	for _, m := range forbidden.FindAllStringSubmatch(output, -1) {
@@ -393,16 +395,15 @@ func missingPermissions(ctx context.Context, _ error, output string) string {
 	return ""
 }
 
-// k6 runs metadata script. It sees env_vars, a JSON object of variables. With
-// upload_to_cloud results go to the cloud of k6 as well, as the token in the
-// environment allows.
+// k6 makes p run metadata script with the variables of env_vars, a JSON object. With
+// upload_to_cloud results also go to the cloud of k6, with the token in the environment.
 func (p *program) k6(r *reader) {
 	p.script = r.metadata["script"]
 	if strings.TrimSpace(p.script) == "" {
 		r.fail("metadata script is required: the text of the k6 script")
 	}
 	p.tools.mayRun(r, "k6")
-	p.args = []string{"k6", "run", "--no-usage-report", "--address", ""} // its API is one port for all runs
+	p.args = []string{"k6", "run", "--no-usage-report", "--address", ""} // no API: all runs would use the same port
 	if r.boolean("upload_to_cloud", false) {
 		p.args = append(p.args, "--out", "cloud")
 	}

@@ -26,7 +26,7 @@ func bin(t *testing.T, scripts map[string]string) (dir, path string) {
 	return dir, "PATH=" + dir + ":" + os.Getenv("PATH")
 }
 
-// arguments is a program that shows its arguments, one a line.
+// arguments is a program that prints its arguments, one per line.
 const arguments = `printf '%s\n' "$@"`
 
 // run runs the task of metadata, and returns its output and its error.
@@ -128,7 +128,7 @@ func TestParseCommon(t *testing.T) {
 	}
 }
 
-// S-47: of the environment of the test runner nothing is inherited.
+// S-47: programs inherit nothing of the test runner's environment.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("CANARY_SECRET", "c4n4ry")
 	tools := &task.Tools{Env: []string{"GIVEN=yes", "USERS=1"}, PassEnv: []string{"USERS"}}
@@ -151,7 +151,7 @@ func TestEnvironment(t *testing.T) {
 	testenv.Equal(t, names, []string{"GIVEN", "HOME", "PATH", "TMPDIR", "USERS"})
 }
 
-// Programs are found by the PATH they run with, and not in the directory of the run.
+// Programs are looked up in the PATH that they get, not in the directory of the run.
 func TestPath(t *testing.T) {
 	dir, path := bin(t, map[string]string{"helm": "echo ours"})
 	if out, err := run(t, &task.Tools{Env: []string{path}}, "helm", map[string]string{"cmd": "test"}); err != nil || out != "ours\n" {
@@ -164,8 +164,8 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// Each run has a directory of its own, that is gone afterwards, whatever is in
-// it; what a link points to stays.
+// Each run has a directory of its own, which is removed afterwards with all its content, but
+// not the targets of links.
 func TestDirectory(t *testing.T) {
 	temp, outside := t.TempDir(), t.TempDir()
 	must(t, os.WriteFile(filepath.Join(outside, "file"), nil, 0o600))
@@ -187,7 +187,7 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// S-35: a pipeline of type bash fails with any of its programs, unless asked otherwise.
+// S-35: a pipeline of type bash fails if any of its programs fails, unless metadata says otherwise.
 func TestPipefail(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip(err)
@@ -296,7 +296,7 @@ func checkLine(t *testing.T, tools *task.Tools, kind string, metadata map[string
 	}
 }
 
-// fakeK6 shows its arguments, the script and variables.
+// fakeK6 prints its arguments, the script and variables.
 const fakeK6 = `for last; do :; done
 test "$(ls -l "$last" | cut -c1-10)" = -rw------- || exit 1
 printf '%s|' "$@" | sed "s|$PWD||"; echo

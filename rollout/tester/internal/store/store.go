@@ -1,5 +1,5 @@
-// Package store has what the stores of a test runner share: a file of bbolt that
-// one process has open, and changes that are sent to watchers.
+// Package store has what the stores of a test runner share: a bbolt file that one
+// process at a time has open, and a feed that sends changes to watchers.
 package store
 
 import (
@@ -21,30 +21,29 @@ import (
 	"github.com/headgate-io/headgate/internal/durable"
 )
 
-// ErrInUse is a file that another process has open. ErrDamaged is one that is no
-// database, or whose content cannot be read.
+// ErrInUse reports a file that another process has open, ErrDamaged a file that is not a
+// database or whose content cannot be read.
 var (
 	ErrInUse   = errors.New("in use")
 	ErrDamaged = errors.New("damaged")
 )
 
-// A File is a database that one process has open: buckets of values by key. A nil
-// File keeps nothing.
+// A File is an open database: buckets of values by key. A nil File stores nothing.
 type File struct {
 	DB     *bbolt.DB
 	Commit func(func(*bbolt.Tx) error) error // DB.Update
 }
 
-// Open opens a file of a directory, which is made if it is missing, and calls read
-// with each value. Whatever bbolt makes of a damaged file, also a panic, and an error of
-// read are an error that wraps [ErrDamaged]. bbolt does not check a whole file: a
-// damaged page may be found later.
+// Open opens a file in a directory, and calls read with each value. It creates what is
+// missing of directory, file and buckets. The error wraps [ErrInUse] if another process has
+// the file open, and [ErrDamaged] if the file is damaged, even if bbolt panics, or if read
+// fails. bbolt does not check a whole file: a damaged page may be found later.
 func Open(dir, name string, buckets []string, read func(bucket string, key, value []byte) error) (f *File, err error) {
 	path := filepath.Join(dir, name)
 	var db *bbolt.DB
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // bbolt maps the file, and follows what it says
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // bbolt maps the file, and follows offsets in it that may be damaged
 	defer func() {
-		if p := recover(); p != nil { // db is not closed: that may wait for its transaction
+		if p := recover(); p != nil { // db stays open: Close may wait for its transaction
 			db, err = nil, fmt.Errorf("%w: %v", ErrDamaged, p)
 		}
 		if err != nil && db != nil {
@@ -93,8 +92,8 @@ func Open(dir, name string, buckets []string, read func(bucket string, key, valu
 	return &File{db, db.Update}, err
 }
 
-// A Write is one value that is stored: bytes as they are, others, of texts, numbers and
-// times, as JSON; nil removes it.
+// A Write is one value to store: bytes unchanged, and any other value as JSON, so it must
+// be made of texts, numbers and times. A nil value deletes the key.
 type Write struct {
 	Bucket string
 	Key    []byte
@@ -127,7 +126,7 @@ func (f *File) Write(writes []Write) error {
 	})
 }
 
-// Get returns a value, nil if there is none, or after the end.
+// Get returns a value, or nil if there is none or the file is closed.
 func (f *File) Get(bucket, key string) (value []byte) {
 	if f != nil {
 		_ = f.DB.View(func(tx *bbolt.Tx) error {
@@ -138,7 +137,7 @@ func (f *File) Get(bucket, key string) (value []byte) {
 	return value
 }
 
-// Close ends the use of the file.
+// Close closes the file.
 func (f *File) Close() error {
 	if f == nil {
 		return nil
@@ -156,8 +155,8 @@ type Feed[T any] struct {
 	closed   bool
 }
 
-// Send sends the value that now returns, which is not called without watchers. It never
-// blocks: a watcher that is 1024 values behind is given up, its channel is closed.
+// Send sends the value that now returns; it does not call now if there are no watchers. Send
+// never blocks: it ends the watch of a watcher that is 1024 values behind.
 func (f *Feed[T]) Send(now func() T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -174,7 +173,7 @@ func (f *Feed[T]) Send(now func() T) {
 	}
 }
 
-// end ends the watch of w, unless it has ended.
+// end closes the channel w, unless it was closed before.
 func (f *Feed[T]) end(w chan *T) {
 	if f.watchers[w] {
 		close(w)
@@ -182,8 +181,9 @@ func (f *Feed[T]) end(w chan *T) {
 	}
 }
 
-// Watch returns the values that are sent from now on, until ctx ends or the feed is
-// closed; then the channel is closed. The values are not to be changed.
+// Watch returns a channel of the values that are sent from now on. The channel is closed when
+// ctx ends, when the feed is closed, or when its receiver is 1024 values behind. The values
+// must not be modified.
 func (f *Feed[T]) Watch(ctx context.Context) <-chan *T {
 	w := make(chan *T, maxPending)
 	f.mu.Lock()
@@ -203,7 +203,7 @@ func (f *Feed[T]) Watch(ctx context.Context) <-chan *T {
 	return w
 }
 
-// Close ends all watches.
+// Close ends all watches, and every later one at once.
 func (f *Feed[T]) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
