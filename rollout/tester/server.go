@@ -39,8 +39,8 @@ package tester
 import (
 	"cmp"
 	"context"
-	"errors"
 	"embed"
+	"errors"
 	"log/slog"
 	"math"
 	"net/http"
