@@ -10,16 +10,16 @@ import (
 
 const module = "github.com/headgate-io/headgate/"
 
-// A room lists what a package may import; its package comment says what it contains.
-type room struct {
+// A packageRule lists what a package may import; its package comment says what it contains.
+type packageRule struct {
 	imports string // packages of this module that it imports directly
-	modules string // external modules that may be among its dependencies, beyond those of the imported rooms
+	modules string // external modules that may be among its dependencies, beyond those of the imported packages
 	test    bool   // for tests only: no other package imports it
 }
 
-// rooms is the import graph. A new package, a new edge and a new module each need a line here with
+// packageRules is the import graph. A new package, a new edge and a new module each need a line here with
 // a reason.
-var rooms = map[string]room{
+var packageRules = map[string]packageRule{
 	"headgate": {imports: "artifact bucket chart git oci source source/generator source/lock source/provenance"}, // the module root: no cloud SDK, no technology of signatures
 
 	"artifact": {imports: "internal/durable internal/redact internal/retry", modules: "github.com/klauspost/compress github.com/klauspost/readahead lukechampine.com/blake3 github.com/klauspost/cpuid/v2 " +
@@ -215,38 +215,38 @@ func TestDeps(t *testing.T) {
 			t.Parallel()
 			all := list(t, system)
 			for path, d := range all {
-				if name, own := roomOf(path); own {
-					checkRoom(t, name, d, all)
+				if name, own := packageName(path); own {
+					checkPackage(t, name, d, all)
 				}
 			}
 		})
 	}
 }
 
-// roomOf returns the room of a package of this module; that of the module root is headgate.
-func roomOf(path string) (name string, own bool) {
+// packageName returns the key of a package in packageRules of this module; that of the module root is headgate.
+func packageName(path string) (name string, own bool) {
 	if path+"/" == module {
 		return "headgate", true
 	}
 	return strings.CutPrefix(path, module)
 }
 
-func checkRoom(t *testing.T, name string, d dependency, all map[string]dependency) {
-	r, ok := rooms[name]
+func checkPackage(t *testing.T, name string, d dependency, all map[string]dependency) {
+	r, ok := packageRules[name]
 	if !ok {
 		t.Errorf("%s is not in the table of deps_test.go", name)
 		return
 	}
 	for _, path := range d.imports {
-		other, own := roomOf(path)
+		other, own := packageName(path)
 		if own && !slices.Contains(strings.Fields(r.imports), other) {
 			t.Errorf("%s may not import %s", name, other)
 		}
-		if own && rooms[other].test && !r.test {
+		if own && packageRules[other].test && !r.test {
 			t.Errorf("%s imports %s, which is for tests only", name, other)
 		}
 	}
-	if by := tester(d, all); by != "" && !r.test {
+	if by := testingImporter(d, all); by != "" && !r.test {
 		t.Errorf("%s depends on package testing, by %s", name, by)
 	}
 	allowed := append(modulesOf(name), "", strings.TrimSuffix(module, "/"))
@@ -258,9 +258,9 @@ func checkRoom(t *testing.T, name string, d dependency, all map[string]dependenc
 	}
 }
 
-// tester returns the package through which d depends on package testing, or "". One module is known
+// testingImporter returns the package through which d depends on package testing, or "". One module is known
 // to depend on it; that registers no flags.
-func tester(d dependency, all map[string]dependency) string {
+func testingImporter(d dependency, all map[string]dependency) string {
 	for _, path := range append(slices.Clone(d.deps), d.path) {
 		if p := all[path]; slices.Contains(p.imports, "testing") && p.module != "github.com/digitorus/pkcs7" {
 			return path
@@ -269,9 +269,9 @@ func tester(d dependency, all map[string]dependency) string {
 	return ""
 }
 
-// modulesOf returns the modules that a room and the rooms below it may depend on.
+// modulesOf returns the modules that a package and the packages that it imports may depend on.
 func modulesOf(name string) []string {
-	r := rooms[name]
+	r := packageRules[name]
 	modules := strings.Fields(r.modules)
 	for _, other := range strings.Fields(r.imports) {
 		modules = append(modules, modulesOf(other)...)
@@ -282,10 +282,10 @@ func modulesOf(name string) []string {
 // TestDepsTable checks the table itself: imports point down, and no line of the core names a module
 // that the core may never depend on.
 func TestDepsTable(t *testing.T) {
-	for name, r := range rooms {
-		below(t, name, nil)
+	for name, r := range packageRules {
+		checkAcyclic(t, name, nil)
 		for _, other := range strings.Fields(r.imports) {
-			if _, ok := rooms[other]; !ok {
+			if _, ok := packageRules[other]; !ok {
 				t.Errorf("%s may import %s, which is not in the table", name, other)
 			}
 		}
@@ -302,11 +302,11 @@ func TestDepsTable(t *testing.T) {
 	}
 }
 
-func below(t *testing.T, name string, above []string) {
+func checkAcyclic(t *testing.T, name string, above []string) {
 	if slices.Contains(above, name) {
 		t.Fatalf("the table has a cycle: %s", strings.Join(append(above, name), " → "))
 	}
-	for _, other := range strings.Fields(rooms[name].imports) {
-		below(t, other, append(slices.Clone(above), name))
+	for _, other := range strings.Fields(packageRules[name].imports) {
+		checkAcyclic(t, other, append(slices.Clone(above), name))
 	}
 }

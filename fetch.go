@@ -93,7 +93,7 @@ func Fetch(ctx context.Context, set *source.Set, o Options) iter.Seq2[Result, er
 	return func(yield func(Result, error) bool) {
 		f := &fetch{Options: o, set: set, wanted: map[source.Object]bool{}, inputs: map[source.Object]bool{}}
 		err := f.begin(ctx)
-		if f.temporary != "" {
+		if f.tempDir != "" {
 			defer f.removeStore()
 		}
 		defer f.archives.Close()
@@ -118,11 +118,11 @@ type fetch struct {
 	wanted     map[source.Object]bool // Options.Objects
 	inputs     map[source.Object]bool // inputs of charts and of generated artifacts, if nothing is to be stored
 	reconciler source.Reconciler
-	temporary  string // directory of the temporary store, "" if there is none
+	tempDir    string // directory of the temporary store, "" if there is none
 	archives   source.Archives
 
-	mu      sync.Mutex
-	unsaved map[source.Object]*pendingSave // set if Locked; saved only if all objects succeed
+	mu           sync.Mutex
+	pendingSaves map[source.Object]*pendingSave // set if Locked; saved only if all objects succeed
 }
 
 // begin finds the objects and prepares the environment of their origins.
@@ -154,7 +154,7 @@ func (f *fetch) begin(ctx context.Context) error {
 	}
 	needing := f.Objects
 	if !f.stores {
-		if needing = made(f.Objects); len(needing) > 0 {
+		if needing = derivedObjects(f.Objects); len(needing) > 0 {
 			if err := f.makeStore(); err != nil {
 				return err
 			}
@@ -187,14 +187,14 @@ func (f *fetch) begin(ctx context.Context) error {
 	if !f.Locked {
 		return nil
 	}
-	f.reconciler.Save, f.unsaved = f.hold, map[source.Object]*pendingSave{}
+	f.reconciler.Save, f.pendingSaves = f.deferSave, map[source.Object]*pendingSave{}
 	return f.checkLock()
 }
 
-// made returns copies of the charts and of the generated artifacts among objects, because their
+// derivedObjects returns copies of the charts and of the generated artifacts among objects, because their
 // revisions depend on their inputs. The copies are not suspended, so that the inputs of suspended
 // objects are fetched as well.
-func made(objects []source.Object) (made []source.Object) {
+func derivedObjects(objects []source.Object) (made []source.Object) {
 	for _, obj := range objects {
 		switch o := obj.(type) {
 		case *source.PkgChart:
@@ -213,10 +213,10 @@ func made(objects []source.Object) (made []source.Object) {
 
 // makeStore makes a store in a temporary directory.
 func (f *fetch) makeStore() (err error) {
-	if f.temporary, err = os.MkdirTemp("", "headgate-*"); err != nil {
+	if f.tempDir, err = os.MkdirTemp("", "headgate-*"); err != nil {
 		return err
 	}
-	f.Store, err = artifact.OpenStore(artifact.StoreConfig{Dir: f.temporary})
+	f.Store, err = artifact.OpenStore(artifact.StoreConfig{Dir: f.tempDir})
 	return err
 }
 
@@ -225,11 +225,11 @@ func (f *fetch) removeStore() {
 	if f.Store != nil {
 		f.Store.Close()
 	}
-	os.RemoveAll(f.temporary)
+	os.RemoveAll(f.tempDir)
 }
 
-// finished is the result of an object and its error.
-type finished struct {
+// objectResult is the result of an object and its error.
+type objectResult struct {
 	Result
 	err error
 }
@@ -250,14 +250,14 @@ func (f *fetch) run(ctx context.Context, yield func(Result, error) bool) {
 			ready = append(ready, i)
 		}
 	}
-	ended := make(chan finished, len(f.objects)) // buffered: if the loop panics, no goroutine is left blocked
+	ended := make(chan objectResult, len(f.objects)) // buffered: if the loop panics, no goroutine is left blocked
 	listens := true
 	for running := 0; running > 0 || len(ready) > 0; {
 		if len(ready) > 0 && running < f.Parallel {
 			i := ready[0]
 			ready = ready[1:]
 			running++
-			go func() { ended <- f.do(ctx, i) }()
+			go func() { ended <- f.fetchObject(ctx, i) }()
 			continue
 		}
 		e := <-ended
@@ -279,19 +279,19 @@ func (f *fetch) run(ctx context.Context, yield func(Result, error) bool) {
 	}
 }
 
-// do works on one object.
-func (f *fetch) do(ctx context.Context, i int) finished {
+// fetchObject works on one object.
+func (f *fetch) fetchObject(ctx context.Context, i int) objectResult {
 	r := Result{Object: f.objects[i], Index: i}
 	if f.stores || f.inputs[r.Object] {
 		if err := f.reconcile(ctx, &r); err != nil || f.stores || !f.wanted[r.Object] {
-			return finished{r, err}
+			return objectResult{r, err}
 		}
 		if a := r.Object.Artifact(); a != nil {
 			r.Revision.ID = a.Revision
 		}
 	}
-	err := f.look(ctx, &r)
-	return finished{r, err}
+	err := f.inspect(ctx, &r)
+	return objectResult{r, err}
 }
 
 // reconcile brings one object up to date.
@@ -306,7 +306,7 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
 	}
 	if source.External(r.Object) {
 		r.Outcome, r.Why = source.Unchanged, "its artifact is published elsewhere"
-		if err = f.external(r); err != nil {
+		if err = f.takeExternal(r); err != nil {
 			r.Outcome = source.Failed
 		}
 		return err
@@ -315,7 +315,7 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
 		r.Outcome, r.Why = source.Unchanged, "the charts of it are locked, not the repository"
 		return nil
 	}
-	from, locked, err := f.locked(r.Object)
+	from, locked, err := f.originOf(r.Object)
 	if err != nil {
 		r.Outcome = source.Stalled
 		return err
@@ -327,7 +327,7 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
 	r.Result, err = f.reconciler.Reconcile(ctx, r.Object, from)
 	switch {
 	case err != nil || locked == nil:
-	case locked.want != nil && !locked.want.Open():
+	case locked.want != nil && !locked.want.OriginOnly():
 		r.Entry = *locked.want
 	default:
 		r.Entry.Content, r.Entry.Digest, r.Entry.Pin = locked.got.Content, locked.got.Digest, locked.got.Pin
@@ -372,8 +372,8 @@ func (f *fetch) provenance(ctx context.Context, r *Result) (*provenance.Statemen
 	return provenance.New(f.Builder, r.Object, r.Entry, inputs, archive)
 }
 
-// external takes the artifact of an ExternalArtifact from its status.
-func (f *fetch) external(r *Result) error {
+// takeExternal takes the artifact of an ExternalArtifact from its status.
+func (f *fetch) takeExternal(r *Result) error {
 	a := r.Object.Artifact()
 	switch {
 	case a == nil:
@@ -383,9 +383,9 @@ func (f *fetch) external(r *Result) error {
 	}
 	r.Entry.Pin, r.Entry.Digest = source.Pin{Revision: a.Revision, URL: a.URL}, a.Digest
 	o := &lockedOrigin{obj: r.Object}
-	if entry, known := f.Lock[source.ReferenceTo(r.Object)]; known && !entry.Open() && !entry.Equal(r.Entry) && !r.Object.Plan().Suspend {
+	if entry, known := f.Lock[source.ReferenceTo(r.Object)]; known && !entry.OriginOnly() && !entry.Equal(r.Entry) && !r.Object.Plan().Suspend {
 		o.want = &entry
-		return o.differs(fmt.Errorf("revision %s with digest %s is at %s", a.Revision, a.Digest, a.URL))
+		return o.differentError(fmt.Errorf("revision %s with digest %s is at %s", a.Revision, a.Digest, a.URL))
 	}
 	return nil
 }

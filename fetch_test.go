@@ -32,8 +32,8 @@ func setOf(server string, lines ...string) *source.Set {
 	return set
 }
 
-// ended returns the names of the objects in the order of the results.
-func ended(t *testing.T, set *source.Set, o headgate.Options) []string {
+// resultOrder returns the names of the objects in the order of the results.
+func resultOrder(t *testing.T, set *source.Set, o headgate.Options) []string {
 	t.Helper()
 	if o.Store == nil {
 		o.Store = openStore(t)
@@ -69,7 +69,7 @@ func TestFetchInOrder(t *testing.T) {
 		"a":         {"a: a"},
 		"d b c a e": {"a: b c", "b: d", "c: d", "d:", "e: a"},
 	} {
-		if got := strings.Join(ended(t, setOf(server.URL, lines...), headgate.Options{Parallel: 1}), " "); got != want {
+		if got := strings.Join(resultOrder(t, setOf(server.URL, lines...), headgate.Options{Parallel: 1}), " "); got != want {
 			t.Errorf("%q: order %q, want %q", lines, got, want)
 		}
 	}
@@ -150,10 +150,10 @@ func TestFetchWanted(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	set := setOf(server.URL, "other:", "base:", "app: base")
-	if got := ended(t, set, headgate.Options{Objects: set.Objects[2:]}); !slices.Equal(got, []string{"base", "app"}) {
+	if got := resultOrder(t, set, headgate.Options{Objects: set.Objects[2:]}); !slices.Equal(got, []string{"base", "app"}) {
 		t.Errorf("ended: %q", got)
 	}
-	if got := ended(t, set, headgate.Options{Objects: set.Objects[2:], Until: source.StepResolve}); !slices.Equal(got, []string{"app"}) {
+	if got := resultOrder(t, set, headgate.Options{Objects: set.Objects[2:], Until: source.StepResolve}); !slices.Equal(got, []string{"app"}) {
 		t.Errorf("resolved: %q", got)
 	}
 }

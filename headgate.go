@@ -94,14 +94,14 @@ func write(ctx context.Context, w io.Writer, obj source.Object, from source.Orig
 		return rev, source.Report{}, err
 	}
 	var report source.Report
-	if _, err = verified(ctx, obj, rev, content); err == nil {
+	if _, err = verifyContent(ctx, obj, rev, content); err == nil {
 		report, err = content.WriteTo(ctx, w)
 	}
 	return rev, report, errors.Join(err, content.Close())
 }
 
-// verified verifies content. It refuses content without a signature if the spec asks for one.
-func verified(ctx context.Context, obj source.Object, rev source.Revision, content source.Content) (source.Verification, error) {
+// verifyContent verifies content. It refuses content without a signature if the spec asks for one.
+func verifyContent(ctx context.Context, obj source.Object, rev source.Revision, content source.Content) (source.Verification, error) {
 	v, err := content.Verify(ctx)
 	if asked := obj.Plan().Verify + rev.Verify; err == nil && asked != "" && v == (source.Verification{}) {
 		err = fmt.Errorf("the spec asks for verification, but this origin has nothing to verify: %w", source.ErrVerification)

@@ -41,7 +41,7 @@ func (f *fetch) checkLock() error {
 			fail("stale", "its spec has changed since it was locked: run headgate lock")
 		case entry.Revision == "" && !specOnly(obj):
 			fail("missing", "its entry in the lock has no revision: run headgate lock")
-		case f.Offline && entry.Open() && !specOnly(obj):
+		case f.Offline && entry.OriginOnly() && !specOnly(obj):
 			fail("missing", "its entry in the lock has no digest of the content, without which only its origin can bring it")
 		}
 	}
@@ -57,9 +57,9 @@ func specOnly(obj source.Object) bool {
 	return false
 }
 
-// locked returns the origin of obj. If a lock is in use, the origin is also returned as a
+// originOf returns the origin of obj. If a lock is in use, the origin is also returned as a
 // lockedOrigin: it fetches what the lock pins, or records the entry to lock.
-func (f *fetch) locked(obj source.Object) (source.Origin, *lockedOrigin, error) {
+func (f *fetch) originOf(obj source.Object) (source.Origin, *lockedOrigin, error) {
 	env, o := f.Env, &lockedOrigin{fetch: f, obj: obj}
 	if entry, known := f.Lock[source.ReferenceTo(obj)]; known && !specOnly(obj) {
 		o.want, env.Pin = &entry, &entry.Pin
@@ -95,19 +95,19 @@ func (o *lockedOrigin) Secrets() []string {
 // signature has to be verified again, it makes no request.
 func (o *lockedOrigin) Resolve(ctx context.Context, last source.State) (rev source.Revision, state source.State, err error) {
 	o.before = o.obj.Artifact()
-	if o.fetch.unsaved != nil {
+	if o.fetch.pendingSaves != nil {
 		o.fetch.mu.Lock()
-		o.fetch.unsaved[o.obj] = &pendingSave{before: o.before}
+		o.fetch.pendingSaves[o.obj] = &pendingSave{before: o.before}
 		o.fetch.mu.Unlock()
 	}
-	if signed := o.signed(ctx); o.want != nil && (o.fetch.Offline || !o.want.Open() && !o.want.Prove && !signed) {
-		rev, found, err := o.atHand(ctx, signed)
+	if signed := o.mustVerify(ctx); o.want != nil && (o.fetch.Offline || !o.want.OriginOnly() && !o.want.Prove && !signed) {
+		rev, found, err := o.findLocal(ctx, signed)
 		if found || err != nil {
 			o.rev = rev
 			return rev, last, err
 		}
 		if o.fetch.Offline {
-			return rev, nil, o.absent()
+			return rev, nil, o.absentError()
 		}
 	}
 	if rev, state, err = o.Origin.Resolve(ctx, last); err == nil {
@@ -115,19 +115,19 @@ func (o *lockedOrigin) Resolve(ctx context.Context, last source.State) (rev sour
 		case o.want == nil:
 			rev.Renew = cmp.Or(rev.Renew, "its inputs must be recorded")
 		case rev.ID != o.want.Revision:
-			err = o.differs(fmt.Errorf("the revision is %s", rev.ID))
-		case o.want.Open():
+			err = o.differentError(fmt.Errorf("the revision is %s", rev.ID))
+		case o.want.OriginOnly():
 			rev.Renew = cmp.Or(rev.Renew, "its content must be locked")
-		case o.before != nil && o.before.Revision == rev.ID && !o.holds(*o.before):
+		case o.before != nil && o.before.Revision == rev.ID && !o.matchesLock(*o.before):
 			rev.Renew = "the stored artifact is not the one that is locked"
 		}
 	}
 	o.rev = rev
-	return rev, state, o.blame(err)
+	return rev, state, o.asPinError(err)
 }
 
-// signed reports whether the object must be verified.
-func (o *lockedOrigin) signed(ctx context.Context) bool {
+// mustVerify reports whether the object must be verified.
+func (o *lockedOrigin) mustVerify(ctx context.Context) bool {
 	if c, ok := o.obj.(*source.PkgChart); ok && o.obj.Plan().Verify == "" {
 		from, _ := c.Source()
 		repo, err := o.fetch.Env.Sources.Source(ctx, from)
@@ -155,8 +155,8 @@ func (o *lockedOrigin) inputs(ctx context.Context) ([]artifact.Artifact, error) 
 	return all, err
 }
 
-// holds reports whether an artifact in the store matches the lock.
-func (o *lockedOrigin) holds(a artifact.Artifact) bool {
+// matchesLock reports whether an artifact in the store matches the lock.
+func (o *lockedOrigin) matchesLock(a artifact.Artifact) bool {
 	if o.fetch.Store == nil {
 		return false
 	}
@@ -165,9 +165,9 @@ func (o *lockedOrigin) holds(a artifact.Artifact) bool {
 		return false
 	}
 	defer file.Close()
-	m := newMeasure(io.Discard)
+	m := newDigestWriter(io.Discard)
 	_, err = io.Copy(m, file)
-	content, digest := m.end()
+	content, digest := m.finish()
 	return err == nil && (o.want.Content == content || o.want.Content == "") && (o.want.Digest == digest || o.want.Digest == "")
 }
 
@@ -178,7 +178,7 @@ func (o *lockedOrigin) Open(ctx context.Context, rev source.Revision) (source.Co
 	}
 	c, err := o.Origin.Open(ctx, rev)
 	if err != nil {
-		return nil, o.blame(err)
+		return nil, o.asPinError(err)
 	}
 	return &lockedContent{Content: c, origin: o}, nil
 }
@@ -194,7 +194,7 @@ type lockedContent struct {
 func (c *lockedContent) Verify(ctx context.Context) (source.Verification, error) {
 	v, err := c.Content.Verify(ctx)
 	c.verification = v
-	return v, c.origin.blame(err)
+	return v, c.origin.asPinError(err)
 }
 
 // WriteTo implements [source.Content]: after writing, it fails if the content does not match the
@@ -203,27 +203,27 @@ func (c *lockedContent) WriteTo(ctx context.Context, w io.Writer) (source.Report
 	o := c.origin
 	k := newCacheWriter(o.fetch.Env.Cache)
 	defer k.close()
-	m := newMeasure(w, k)
+	m := newDigestWriter(w, k)
 	report, err := c.Content.WriteTo(ctx, m)
-	content, digest := m.end()
+	content, digest := m.finish()
 	if err != nil {
-		return report, o.blame(err)
+		return report, o.asPinError(err)
 	}
 	o.got.Pin = source.Pin{Revision: o.rev.ID, Tag: o.rev.Tag, Chart: report.Chart, Dependencies: report.Dependencies}
 	if o.got.Content = content; report.Copied {
 		o.got.Content, o.got.Digest = "", digest
 	}
-	if o.want != nil && !o.want.Open() && (o.want.Content != o.got.Content || o.want.Digest != o.got.Digest) {
-		err = o.differs(fmt.Errorf("the content is %s", cmp.Or(o.got.Content, o.got.Digest)))
+	if o.want != nil && !o.want.OriginOnly() && (o.want.Content != o.got.Content || o.want.Digest != o.got.Digest) {
+		err = o.differentError(fmt.Errorf("the content is %s", cmp.Or(o.got.Content, o.got.Digest)))
 	}
 	if err == nil && o.copy == nil {
-		k.keep(o.key(o.got), contentRecord{o.rev.File, o.rev.Metadata, report.Found, c.verification})
+		k.commit(o.key(o.got), contentRecord{o.rev.File, o.rev.Metadata, report.Found, c.verification})
 	}
 	return report, err
 }
 
-// A measure computes the digests of what is written.
-type measure struct {
+// A digestWriter computes the digests of what is written.
+type digestWriter struct {
 	io.Writer
 	sum     interface{ Sum() string } // of the underlying writer, if it computes a SHA-256 itself
 	hash    hash.Hash                 // used if sum is nil
@@ -231,8 +231,8 @@ type measure struct {
 	content chan string
 }
 
-func newMeasure(w io.Writer, more ...io.Writer) *measure {
-	m := &measure{content: make(chan string, 1)}
+func newDigestWriter(w io.Writer, more ...io.Writer) *digestWriter {
+	m := &digestWriter{content: make(chan string, 1)}
 	var r *io.PipeReader
 	r, m.pipe = io.Pipe()
 	go func() {
@@ -253,22 +253,22 @@ func newMeasure(w io.Writer, more ...io.Writer) *measure {
 }
 
 // Sum returns the SHA-256 of what was written so far.
-func (m *measure) Sum() string {
+func (m *digestWriter) Sum() string {
 	if m.sum != nil {
 		return m.sum.Sum()
 	}
 	return "sha256:" + hex.EncodeToString(m.hash.Sum(nil))
 }
 
-// end returns the digests of what was written: of its content, "" if it is not an archive, and of
+// finish returns the digests of what was written: of its content, "" if it is not an archive, and of
 // its bytes.
-func (m *measure) end() (content, digest string) {
+func (m *digestWriter) finish() (content, digest string) {
 	m.pipe.Close()
 	return <-m.content, m.Sum()
 }
 
-// losses says, by kind, why locked content may be gone or different.
-var losses = map[string]struct{ gone, different string }{
+// pinErrorReasons says, by kind, why locked content may be gone or different.
+var pinErrorReasons = map[string]struct{ gone, different string }{
 	"GitRepository":     {"the history of the repository may have been rewritten, or it was removed", "the server sends something else for it"},
 	"OCIRepository":     {"the manifest was deleted, or the repository moved", "the registry sends something else for it"},
 	"Bucket":            {"the bucket or an object of it was deleted", "objects were overwritten, added or deleted since it was locked"},
@@ -277,16 +277,16 @@ var losses = map[string]struct{ gone, different string }{
 	"ArtifactGenerator": {"", "its sources are those that are locked: another version of headgate made it"},
 }
 
-// differs returns the error for a pin that leads to different content.
-func (o *lockedOrigin) differs(err error) error {
+// differentError returns the error for a pin that leads to different content.
+func (o *lockedOrigin) differentError(err error) error {
 	kind := source.ReferenceTo(o.obj).Kind
 	if kind == "ExternalArtifact" && !source.External(o.obj) {
 		kind = "ArtifactGenerator"
 	}
-	return o.lost("different", losses[kind].different, err)
+	return o.pinError("different", pinErrorReasons[kind].different, err)
 }
 
-func (o *lockedOrigin) lost(problem, hint string, err error) error {
+func (o *lockedOrigin) pinError(problem, hint string, err error) error {
 	words := map[string]string{"gone": "is gone", "different": "is not what it was"}
 	if o.want.Prove {
 		words["gone"], hint = "is not what spec.ref leads to", "it may be of a fork, or the history was rewritten"
@@ -300,9 +300,9 @@ func (o *lockedOrigin) lost(problem, hint string, err error) error {
 		"locked revision %s %s: %w: %s; headgate update %s/%s locks what there is now", pin, words[problem], err, hint, strings.ToLower(name.Kind), name.Metadata.Name)}}
 }
 
-// blame turns an error that means that locked content is gone or different into a
+// asPinError turns an error that means that locked content is gone or different into a
 // [source.PinError]. It returns other errors unchanged.
-func (o *lockedOrigin) blame(err error) error {
+func (o *lockedOrigin) asPinError(err error) error {
 	for step, ok := errors.AsType[*source.StepError](err); ok; step, ok = errors.AsType[*source.StepError](step.Err) {
 		if step.Reason == "AuthenticationFailed" { // also because a Secret is missing
 			return err
@@ -315,9 +315,9 @@ func (o *lockedOrigin) blame(err error) error {
 	case err == nil, o.want == nil, told, errors.Is(err, source.ErrVerification), errors.Is(err, source.ErrWaiting):
 		return err
 	case errors.Is(err, fs.ErrNotExist):
-		return o.lost("gone", losses[source.ReferenceTo(o.obj).Kind].gone, err)
+		return o.pinError("gone", pinErrorReasons[source.ReferenceTo(o.obj).Kind].gone, err)
 	case damaged || other:
-		return o.differs(err)
+		return o.differentError(err)
 	}
 	return err
 }
@@ -325,15 +325,15 @@ func (o *lockedOrigin) blame(err error) error {
 // allOrNothing fetches all objects. If each of them matches the lock, it saves their statuses;
 // otherwise it withdraws everything that was stored.
 func (f *fetch) allOrNothing(ctx context.Context, yield func(Result, error) bool) {
-	var all []finished
+	var all []objectResult
 	failed := false
 	f.run(ctx, func(r Result, err error) bool {
-		all, failed = append(all, finished{r, err}), failed || err != nil
+		all, failed = append(all, objectResult{r, err}), failed || err != nil
 		return true
 	})
 	ctx = context.WithoutCancel(ctx)
 	for _, e := range all {
-		save := f.unsaved[e.Object]
+		save := f.pendingSaves[e.Object]
 		switch {
 		case failed && e.Outcome == source.Stored:
 			e.err = errors.Join(cmp.Or(e.err, errors.New("not stored: another object is not what is locked")), f.withdraw(ctx, e.Object, save))
@@ -358,14 +358,14 @@ type pendingSave struct {
 	state  source.State
 }
 
-// hold is the Save of the reconciler: it keeps the state until allOrNothing saves or drops it.
-func (f *fetch) hold(_ context.Context, obj source.Object, state source.State) error {
+// deferSave is the Save of the reconciler: it keeps the state until allOrNothing saves or drops it.
+func (f *fetch) deferSave(_ context.Context, obj source.Object, state source.State) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.unsaved[obj] == nil { // its origin was not contacted
-		f.unsaved[obj] = new(pendingSave)
+	if f.pendingSaves[obj] == nil { // its origin was not contacted
+		f.pendingSaves[obj] = new(pendingSave)
 	}
-	f.unsaved[obj].state = state
+	f.pendingSaves[obj].state = state
 	return nil
 }
 

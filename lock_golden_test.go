@@ -123,7 +123,7 @@ func TestLockGolden(t *testing.T) {
 		for _, err := range headgate.Fetch(t.Context(), set, options) {
 			failed = failed || err != nil
 		}
-		empty(t, options.Store)
+		requireEmpty(t, options.Store)
 		return failed
 	}
 	if !fetchFails() {

@@ -252,8 +252,8 @@ func contents(t *testing.T, store *artifact.Store, set *source.Set) map[source.R
 	return all
 }
 
-// empty requires that nothing is stored.
-func empty(t *testing.T, store *artifact.Store) {
+// requireEmpty requires that nothing is stored.
+func requireEmpty(t *testing.T, store *artifact.Store) {
 	t.Helper()
 	for a, err := range store.All() {
 		t.Errorf("%s is stored, %v", a.Path, err)
@@ -305,7 +305,7 @@ func TestLocked(t *testing.T) {
 				if _, pin := errors.AsType[*source.PinError](errs[source.ReferenceTo(obj).String()]); !pin && !lostBefore(errs) {
 					t.Errorf("%s was lost: %v", obj.Head(), errs)
 				}
-				empty(t, options.Store)
+				requireEmpty(t, options.Store)
 			}
 		})
 	}
@@ -376,7 +376,7 @@ func TestLockedTampering(t *testing.T) {
 				t.Errorf("%s with another byte at %d was stored", name, at)
 			}
 			if len(errs) > 0 {
-				empty(t, store)
+				requireEmpty(t, store)
 			}
 		}
 	}
@@ -388,7 +388,7 @@ func TestLockedTampering(t *testing.T) {
 	if pin, ok := errors.AsType[*source.PinError](errs["PkgChart/default/web"]); !ok || pin.Problem != "different" || !strings.Contains(pin.Error(), "published again") {
 		t.Errorf("%v", errs)
 	}
-	empty(t, store)
+	requireEmpty(t, store)
 }
 
 // An object that is missing in the lock, or whose spec has changed, is reported before anything is
@@ -445,7 +445,7 @@ func TestLockedErrors(t *testing.T) {
 		if err == nil || !regexp.MustCompile(c.want).MatchString(err.Error()) {
 			t.Errorf("%s: %v, want %s", c.name, err, c.want)
 		}
-		empty(t, store)
+		requireEmpty(t, store)
 	}
 	external := func(status string) *source.Set {
 		set := new(source.Set)
@@ -562,6 +562,6 @@ func TestLockedSigned(t *testing.T) {
 		if _, _, err = fetch(u.set(name), headgate.Options{Store: store, Lock: entries, Locked: true}); !errors.Is(err, source.ErrVerification) {
 			t.Errorf("%s with another key: %v", name, err)
 		}
-		empty(t, store)
+		requireEmpty(t, store)
 	}
 }

@@ -7,18 +7,18 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// look contacts the origin of an object without storing anything.
-func (f *fetch) look(ctx context.Context, r *Result) error {
+// inspect contacts the origin of an object without storing anything.
+func (f *fetch) inspect(ctx context.Context, r *Result) error {
 	_, generator := r.Object.(*source.ArtifactGenerator) // a generator has no revision, only its artifacts have
 	if generator || f.Locked && specOnly(r.Object) {
 		return nil
 	}
 	source.AssignGeneration(r.Object, nil) // part of the version of a chart; the same as in a first fetch
-	obj, err := f.alone(ctx, r.Object)
+	obj, err := f.withoutIncludes(ctx, r.Object)
 	if err != nil {
 		return err
 	}
-	from, _, err := f.locked(obj)
+	from, _, err := f.originOf(obj)
 	if err != nil {
 		return err
 	}
@@ -32,9 +32,9 @@ func (f *fetch) look(ctx context.Context, r *Result) error {
 	return source.Conceal(err, from)
 }
 
-// alone returns a copy of obj without its includes, so that the result is about obj alone. The
+// withoutIncludes returns a copy of obj without its includes, so that the result is about obj alone. The
 // includes must exist.
-func (f *fetch) alone(ctx context.Context, obj source.Object) (source.Object, error) {
+func (f *fetch) withoutIncludes(ctx context.Context, obj source.Object) (source.Object, error) {
 	g, ok := obj.(*source.GitRepository)
 	if !ok || len(g.Spec.Include) == 0 {
 		return obj, nil
@@ -49,7 +49,7 @@ func (f *fetch) alone(ctx context.Context, obj source.Object) (source.Object, er
 
 // verify fetches the object of r and checks its signature.
 func (r *Result) verify(ctx context.Context, from source.Origin) error {
-	if err := unsigned(r.Object); err != nil {
+	if err := checkVerifiable(r.Object); err != nil {
 		return err
 	}
 	rev, _, err := from.Resolve(ctx, nil)
@@ -58,21 +58,21 @@ func (r *Result) verify(ctx context.Context, from source.Origin) error {
 		return err
 	}
 	if r.Object.Plan().Verify == "" && rev.Verify == "" {
-		return errNotAsked
+		return errNoVerify
 	}
 	content, err := from.Open(ctx, rev)
 	if err != nil {
 		return err
 	}
 	defer content.Close()
-	r.Verification, err = verified(ctx, r.Object, rev, content)
+	r.Verification, err = verifyContent(ctx, r.Object, rev, content)
 	return err
 }
 
-var errNotAsked = fmt.Errorf("spec.verify is not set: nothing was verified: %w", source.ErrVerification)
+var errNoVerify = fmt.Errorf("spec.verify is not set: nothing was verified: %w", source.ErrVerification)
 
-// unsigned returns the reason why nothing of obj can be verified, or nil if something may be.
-func unsigned(obj source.Object) error {
+// checkVerifiable returns the reason why nothing of obj can be verified, or nil if something may be.
+func checkVerifiable(obj source.Object) error {
 	switch o := obj.(type) {
 	case *source.Bucket:
 		return fmt.Errorf("buckets have no signatures: nothing was verified: %w", source.ErrVerification)
@@ -87,7 +87,7 @@ func unsigned(obj source.Object) error {
 		return fmt.Errorf("it is made of other sources, or elsewhere: verify these: %w", source.ErrVerification)
 	}
 	if obj.Plan().Verify == "" {
-		return errNotAsked
+		return errNoVerify
 	}
 	return nil
 }

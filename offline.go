@@ -34,8 +34,8 @@ type contentRecord struct {
 // A localCopy is locked content that the store, a bundle or the cache has.
 type localCopy struct {
 	contentRecord
-	open  func() (io.ReadCloser, error)
-	bytes bool // the lock has the digest of the bytes
+	open       func() (io.ReadCloser, error)
+	exactBytes bool // the lock has the digest of the bytes
 }
 
 // Verify implements [source.Content]: it returns the result of the verification when the content
@@ -50,22 +50,22 @@ func (c *localCopy) WriteTo(_ context.Context, w io.Writer) (source.Report, erro
 	}
 	defer r.Close()
 	_, err = io.Copy(w, r)
-	return source.Report{Message: "stored artifact as it is locked, without asking its origin", Found: c.Found, Copied: c.bytes}, err
+	return source.Report{Message: "stored artifact as it is locked, without asking its origin", Found: c.Found, Copied: c.exactBytes}, err
 }
 
 // Close implements [source.Content].
 func (c *localCopy) Close() error { return nil }
 
-// atHand looks for the locked content in the store, the bundle and the cache.
-func (o *lockedOrigin) atHand(ctx context.Context, signed bool) (rev source.Revision, found bool, err error) {
+// findLocal looks for the locked content in the store, the bundle and the cache.
+func (o *lockedOrigin) findLocal(ctx context.Context, signed bool) (rev source.Revision, found bool, err error) {
 	o.copy = nil
-	if a := o.before; a != nil && a.Revision == o.want.Revision && o.holds(*a) {
-		o.copy = &localCopy{contentRecord: known(o.obj, *a), open: func() (io.ReadCloser, error) { return o.fetch.Store.Open(*a) }}
+	if a := o.before; a != nil && a.Revision == o.want.Revision && o.matchesLock(*a) {
+		o.copy = &localCopy{contentRecord: recordOf(o.obj, *a), open: func() (io.ReadCloser, error) { return o.fetch.Store.Open(*a) }}
 	}
 	if o.copy == nil || signed && o.copy.Verification == (source.Verification{}) { // content that was verified is preferred
-		other, err := o.bundled(ctx)
+		other, err := o.fromBundle(ctx)
 		if other == nil && err == nil {
-			other = o.cached()
+			other = o.fromCache()
 		}
 		if o.copy == nil && err != nil {
 			return rev, false, err
@@ -77,7 +77,7 @@ func (o *lockedOrigin) atHand(ctx context.Context, signed bool) (rev source.Revi
 	if o.copy == nil {
 		return rev, false, nil
 	}
-	o.copy.bytes = o.want.Digest != ""
+	o.copy.exactBytes = o.want.Digest != ""
 	rev = source.Revision{ID: o.want.Revision, File: o.copy.File, Metadata: o.copy.Metadata, Found: o.copy.Found, Tag: o.want.Tag}
 	if signed {
 		rev.Verify = cmp.Or(o.copy.Verification.Mode, "signature")
@@ -86,11 +86,11 @@ func (o *lockedOrigin) atHand(ctx context.Context, signed bool) (rev source.Revi
 	return rev, true, err
 }
 
-// aboutAnnotation is the annotation of a bundle that has the contentRecord, as JSON.
-const aboutAnnotation = "dev.headgate.about"
+// recordAnnotation is the annotation of a bundle that has the contentRecord, as JSON.
+const recordAnnotation = "dev.headgate.about"
 
-// bundled returns the content of the object in the bundle, or nil if the bundle has none.
-func (o *lockedOrigin) bundled(ctx context.Context) (*localCopy, error) {
+// fromBundle returns the content of the object in the bundle, or nil if the bundle has none.
+func (o *lockedOrigin) fromBundle(ctx context.Context) (*localCopy, error) {
 	if o.fetch.Bundle == nil {
 		return nil, nil
 	}
@@ -100,10 +100,10 @@ func (o *lockedOrigin) bundled(ctx context.Context) (*localCopy, error) {
 	}
 	c := &localCopy{open: open}
 	if err == nil {
-		err = json.Unmarshal([]byte(annotations[aboutAnnotation]), &c.contentRecord)
+		err = json.Unmarshal([]byte(annotations[recordAnnotation]), &c.contentRecord)
 	}
 	if is := annotations[ocispec.AnnotationRevision]; err == nil && is != o.want.Revision {
-		err = o.differs(fmt.Errorf("the bundle has another revision, %s", is))
+		err = o.differentError(fmt.Errorf("the bundle has another revision, %s", is))
 	}
 	if err != nil {
 		return nil, err
@@ -111,8 +111,8 @@ func (o *lockedOrigin) bundled(ctx context.Context) (*localCopy, error) {
 	return c, nil
 }
 
-// known returns what the status of obj says about its artifact in the store.
-func known(obj source.Object, a artifact.Artifact) contentRecord {
+// recordOf returns what the status of obj says about its artifact in the store.
+func recordOf(obj source.Object, a artifact.Artifact) contentRecord {
 	k := contentRecord{File: path.Base(a.Path), Metadata: a.Metadata}
 	if c, ok := obj.(*source.PkgChart); ok {
 		k.Found = c.Status.ObservedValuesFiles
@@ -133,17 +133,17 @@ func bundleName(obj source.Object) string {
 // contain the signature. The object must have an artifact.
 func Bundled(obj source.Object, store *artifact.Store) (oci.Bundled, error) {
 	a := *obj.Artifact()
-	about := known(obj, a)
+	about := recordOf(obj, a)
 	if v := &about.Verification; v.Message != "" {
 		v.Message = "when it was exported: " + v.Message
 	}
 	text, err := json.Marshal(about)
 	return oci.Bundled{Name: bundleName(obj), Size: a.Size, Open: func() (io.ReadCloser, error) { return store.Open(a) }, Publication: oci.Publication{
-		Revision: a.Revision, Source: source.OriginOf(obj), Annotations: map[string]string{aboutAnnotation: string(text)}}}, err
+		Revision: a.Revision, Source: source.OriginOf(obj), Annotations: map[string]string{recordAnnotation: string(text)}}}, err
 }
 
-// cached returns the locked content of the object from the cache, or nil if the cache has none.
-func (o *lockedOrigin) cached() *localCopy {
+// fromCache returns the locked content of the object from the cache, or nil if the cache has none.
+func (o *lockedOrigin) fromCache() *localCopy {
 	cache, key := o.fetch.Env.Cache, o.key(*o.want)
 	if cache == nil {
 		return nil
@@ -193,8 +193,8 @@ func (k *cacheWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// keep stores the written content and its contentRecord under key.
-func (k *cacheWriter) keep(key string, a contentRecord) {
+// commit stores the written content and its contentRecord under key.
+func (k *cacheWriter) commit(key string, a contentRecord) {
 	if k.err == nil {
 		k.err = k.draft.Commit(key)
 	}
@@ -211,7 +211,7 @@ func (k *cacheWriter) close() {
 	}
 }
 
-// absent returns the error for locked content that is not available locally.
-func (o *lockedOrigin) absent() error {
+// absentError returns the error for locked content that is not available locally.
+func (o *lockedOrigin) absentError() error {
 	return &source.PinError{Problem: Absent, Err: fmt.Errorf("the locked revision %s is not at hand", o.want.Revision)}
 }

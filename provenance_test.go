@@ -43,7 +43,7 @@ func TestProvenance(t *testing.T) {
 			text, err := r.Provenance.Encode()
 			must(t, err)
 			texts[r.Provenance.Object()], statements[r.Provenance.Object()] = string(text), r.Provenance
-			valid(t, text)
+			requireProvenance(t, text)
 			again, err := provenance.Parse(text)
 			must(t, err)
 			archive, err := o.Store.Open(*r.Object.Artifact())
@@ -116,7 +116,7 @@ func TestProvenance(t *testing.T) {
 			t.Errorf("%s: %s, %v, want %q", r.Object.Head(), r.Outcome, err, says)
 		}
 	}
-	empty(t, store)
+	requireEmpty(t, store)
 
 	u.lose["PkgChart/web"]()
 	options := headgate.Options{Origins: s3Origins, Lock: entries, Locked: true, Store: openStore(t), Builder: provenance.Builder{ID: "urn:ci"}}
@@ -129,8 +129,8 @@ func TestProvenance(t *testing.T) {
 
 var hexes = regexp.MustCompile(`[0-9a-f]{40,}`)
 
-// valid requires that a text is a statement with a SLSA provenance.
-func valid(t *testing.T, text []byte) {
+// requireProvenance requires that a text is a statement with a SLSA provenance.
+func requireProvenance(t *testing.T, text []byte) {
 	t.Helper()
 	var statement intoto.Statement
 	must(t, protojson.Unmarshal(text, &statement))

@@ -68,7 +68,7 @@ func OpenCache(c CacheConfig) (*Cache, error) {
 	if c.MaxBytes == 0 {
 		c.MaxBytes = cacheLimit(c.Dir)
 	}
-	return &Cache{root: root, limit: bound(c.MaxBytes, 0), temp: tempDir{root, cacheTemp}}, nil
+	return &Cache{root: root, limit: limitOrDefault(c.MaxBytes, 0), temp: tempDir{root, cacheTemp}}, nil
 }
 
 // Close closes the directory. Files that the cache returned stay readable.
@@ -79,7 +79,7 @@ type cacheKey [sha256.Size]byte
 
 func keyOf(key string) cacheKey { return sha256.Sum256([]byte(key)) }
 
-func (k cacheKey) in(dir string) string { return dir + "/" + hex.EncodeToString(k[:]) }
+func (k cacheKey) pathIn(dir string) string { return dir + "/" + hex.EncodeToString(k[:]) }
 
 // An Entry is the content of an open entry of a [Cache]: it reads, seeks and reads at offsets, the
 // latter from any number of goroutines. It stays readable if the cache deletes the entry meanwhile.
@@ -108,7 +108,7 @@ func (c *Cache) Open(key string) (*Entry, error) {
 func (c *Cache) Counts() (hits, misses int64) { return c.hits.Load(), c.misses.Load() }
 
 func (c *Cache) open(id cacheKey) (*Entry, error) {
-	name := id.in(cacheEntries)
+	name := id.pathIn(cacheEntries)
 	f, err := c.root.Open(name)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (c *Cache) Put(key string, write func(io.Writer) error) error {
 	}
 	defer d.File().Close()
 	defer d.Discard()
-	out := &sink{ctx: context.Background(), w: d.File(), limit: c.most()}
+	out := &boundedWriter{ctx: context.Background(), w: d.File(), limit: c.maxEntrySize()}
 	err = write(out)
 	if err = cmp.Or(err, out.err); err != nil {
 		return fmt.Errorf("store cache entry: %w", err)
@@ -143,12 +143,12 @@ func (c *Cache) Put(key string, write func(io.Writer) error) error {
 	return d.Commit(key)
 }
 
-// most returns the maximum size of the content of an entry, in bytes.
-func (c *Cache) most() int64 { return c.limit - min(c.limit, sumSize) }
+// maxEntrySize returns the maximum size of the content of an entry, in bytes.
+func (c *Cache) maxEntrySize() int64 { return c.limit - min(c.limit, sumSize) }
 
 // Remove removes the entry of key, if there is one.
 func (c *Cache) Remove(key string) error {
-	if err := c.root.Remove(keyOf(key).in(cacheEntries)); ignore(err, fs.ErrNotExist) != nil {
+	if err := c.root.Remove(keyOf(key).pathIn(cacheEntries)); ignoreErr(err, fs.ErrNotExist) != nil {
 		return fmt.Errorf("remove cache entry: %w", err)
 	}
 	return nil
@@ -160,8 +160,8 @@ func (c *Cache) Remove(key string) error {
 // exits.
 func (c *Cache) Lock(ctx context.Context, key string) (unlock func(), err error) {
 	defer wrap(&err, "lock cache")
-	name := keyOf(key).in(cacheLocks)
-	end, err := c.locks.take(ctx, c.root, name)
+	name := keyOf(key).pathIn(cacheLocks)
+	end, err := c.locks.acquire(ctx, c.root, name)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func (d *Draft) Commit(key string) (err error) {
 		return err
 	}
 	size := info.Size()
-	if limit := d.cache.most(); size > limit {
+	if limit := d.cache.maxEntrySize(); size > limit {
 		return &LimitError{What: "bytes", Limit: limit}
 	}
 	sum, err := entrySum(d.file, size, id)
@@ -215,10 +215,10 @@ func (d *Draft) Commit(key string) (err error) {
 	if _, err := d.file.WriteAt(sum, size); err != nil {
 		return err
 	}
-	if err := d.file.move(id.in(cacheEntries)); err != nil {
+	if err := d.file.move(id.pathIn(cacheEntries)); err != nil {
 		return err
 	}
-	return d.cache.account(size + sumSize)
+	return d.cache.reserve(size + sumSize)
 }
 
 // Discard removes the file unless it was committed. An open file stays usable.
@@ -263,10 +263,10 @@ func entrySum(r io.ReaderAt, size int64, id cacheKey) ([]byte, error) {
 	return h.Sum(nil), err
 }
 
-// account reserves size bytes. If the cache may have become too large, it counts the entries and
+// reserve reserves size bytes. If the cache may have become too large, it counts the entries and
 // removes the least recently used ones, a sixteenth more than necessary, so that not every Put has
 // to count. Other processes may do so at the same time.
-func (c *Cache) account(size int64) error {
+func (c *Cache) reserve(size int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.room -= size; c.room >= 0 {
@@ -319,7 +319,7 @@ func (c *Cache) Clear() (entries int, bytes int64, err error) {
 func (c *Cache) shrink(most func(total int64) int64) (removed int, freed, left int64, err error) {
 	list, left, err := c.entries()
 	for limit := most(left); err == nil && left > limit && len(list) > 0; list = list[1:] {
-		err = ignore(c.root.Remove(cacheEntries+"/"+list[0].Name()), fs.ErrNotExist)
+		err = ignoreErr(c.root.Remove(cacheEntries+"/"+list[0].Name()), fs.ErrNotExist)
 		if err == nil {
 			removed++
 			freed += list[0].Size()

@@ -63,14 +63,14 @@ func (c *Client) Open(ctx context.Context, a Artifact) (io.ReadSeekCloser, error
 }
 
 func (c *Client) open(ctx context.Context, a Artifact) (*os.File, error) {
-	if err := c.fetchable(a); err != nil {
+	if err := c.checkFetchable(a); err != nil {
 		return nil, fmt.Errorf("%w: %w", fs.ErrInvalid, err)
 	}
 	f, err := Limits{Temp: c.Temp}.Spool()
 	if err != nil {
 		return nil, err
 	}
-	t := &transfer{Artifact: a, client: c.client(), limit: bound(c.MaxBytes, 1<<30), file: f}
+	t := &transfer{Artifact: a, client: c.client(), limit: limitOrDefault(c.MaxBytes, 1<<30), file: f}
 	for attempt := 1; ; attempt++ {
 		err := t.attempt(ctx)
 		if err == nil {
@@ -94,8 +94,8 @@ func (c *Client) open(ctx context.Context, a Artifact) (*os.File, error) {
 	}
 }
 
-// fetchable returns an error unless a can be fetched.
-func (c *Client) fetchable(a Artifact) error {
+// checkFetchable returns an error unless a can be fetched.
+func (c *Client) checkFetchable(a Artifact) error {
 	if a.Digest == "" {
 		return errors.New("it has no digest, so its content cannot be checked")
 	}

@@ -35,25 +35,25 @@ func digestOf(content string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// A script is a server that answers the n-th request with the n-th handler; the last handler
+// A scriptedServer is a server that answers the n-th request with the n-th handler; the last handler
 // answers all further requests.
-type script struct {
+type scriptedServer struct {
 	*httptest.Server
 	answers  []http.HandlerFunc
 	mu       sync.Mutex
 	requests []*http.Request
 }
 
-func newScript(t *testing.T, answers ...http.HandlerFunc) *script {
+func newScriptedServer(t *testing.T, answers ...http.HandlerFunc) *scriptedServer {
 	t.Helper()
-	s := &script{answers: answers}
+	s := &scriptedServer{answers: answers}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	return s
 }
 
 // ServeHTTP implements [http.Handler].
-func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *scriptedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.requests = append(s.requests, r)
 	n := len(s.requests)
@@ -61,18 +61,18 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.answers[min(n, len(s.answers))-1](w, r)
 }
 
-// pipes is an in-memory network with one server, inside the bubble of a test: time advances only
+// pipeListener is an in-memory network with one server, inside the bubble of a test: time advances only
 // while nothing is being transferred.
-type pipes chan net.Conn
+type pipeListener chan net.Conn
 
-func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
+func (p pipeListener) dial(context.Context, string, string) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	p <- theirs
 	return ours, nil
 }
 
 // Accept implements [net.Listener].
-func (p pipes) Accept() (net.Conn, error) {
+func (p pipeListener) Accept() (net.Conn, error) {
 	if conn, ok := <-p; ok {
 		return conn, nil
 	}
@@ -80,12 +80,12 @@ func (p pipes) Accept() (net.Conn, error) {
 }
 
 // Close implements [net.Listener].
-func (p pipes) Close() error { close(p); return nil }
+func (p pipeListener) Close() error { close(p); return nil }
 
 // Addr implements [net.Listener].
-func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+func (p pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-func (s *script) seen() []*http.Request {
+func (s *scriptedServer) received() []*http.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
@@ -184,7 +184,7 @@ func TestClientFetches(t *testing.T) {
 	}
 }
 
-func TestClientTriesAgain(t *testing.T) {
+func TestClientRetries(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"unavailable":            status(503),
 		"too many requests":      status(429, "Retry-After", "3600"),
@@ -196,9 +196,9 @@ func TestClientTriesAgain(t *testing.T) {
 		"changed meanwhile":      broken("something else that is long enough..", 30),
 		"silent end":             func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, content[:10]) },
 	} {
-		server := newScript(t, answer, answer, whole(content))
+		server := newScriptedServer(t, answer, answer, whole(content))
 		got, err := fetch(t, &artifact.Client{Pause: -1}, artifact.Artifact{URL: server.URL + "/a.tar.gz", Digest: digestOf(content), Size: int64(len(content))})
-		if err != nil || got != content || len(server.seen()) != 3 {
+		if err != nil || got != content || len(server.received()) != 3 {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
@@ -223,13 +223,13 @@ func TestClientResumes(t *testing.T) {
 		"silent end": {[]http.HandlerFunc{tagged(`"e"`, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, content[:10]) }), all},
 			[]string{"", "bytes=10-"}},
 	} {
-		server := newScript(t, test.answers...)
+		server := newScriptedServer(t, test.answers...)
 		got, err := fetch(t, &artifact.Client{Pause: -1}, artifact.Artifact{URL: server.URL + "/a.tar.gz", Digest: digestOf(content), Size: int64(len(content))})
 		if err != nil || got != content {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 		var ranges []string
-		for _, r := range server.seen() {
+		for _, r := range server.received() {
 			ranges = append(ranges, r.Header.Get("Range"))
 			if (r.Header.Get("Range") == "") != (r.Header.Get("If-Range") == "") {
 				t.Errorf("%s: Range %q with If-Range %q", name, r.Header.Get("Range"), r.Header.Get("If-Range"))
@@ -239,7 +239,7 @@ func TestClientResumes(t *testing.T) {
 			t.Errorf("%s: requests for ranges %q, want %q", name, ranges, test.ranges)
 		}
 	}
-	server := newScript(t, tagged(`"e"`, broken(content, 10)), part(10, content[10:]+"more"))
+	server := newScriptedServer(t, tagged(`"e"`, broken(content, 10)), part(10, content[10:]+"more"))
 	_, err := fetch(t, &artifact.Client{Pause: -1, MaxBytes: 36}, artifact.Artifact{URL: server.URL + "/a.tar.gz", Digest: digestOf(content)})
 	if _, limited := errors.AsType[*artifact.LimitError](err); !limited {
 		t.Errorf("pieces that are too large together: %v", err)
@@ -292,7 +292,7 @@ func TestClientGivesUp(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			server := newScript(t, test.answer)
+			server := newScriptedServer(t, test.answer)
 			c := &test.client
 			c.Pause = -1
 			_, err := fetch(t, c, artifact.Artifact{URL: server.URL + "/a.tar.gz?sig=canary", Digest: digestOf(content), Size: test.size})
@@ -302,14 +302,14 @@ func TestClientGivesUp(t *testing.T) {
 			if err != nil && (strings.Contains(err.Error(), "canary") || !strings.Contains(err.Error(), server.URL)) {
 				t.Errorf("the error leaks, or names no URL: %v", err)
 			}
-			if got := len(server.seen()); test.requests >= 0 && got != test.requests {
+			if got := len(server.received()); test.requests >= 0 && got != test.requests {
 				t.Errorf("%d requests, want %d", got, test.requests)
 			}
 		})
 	}
 }
 
-func TestClientMeetsStalls(t *testing.T) {
+func TestClientStalls(t *testing.T) {
 	for name, test := range map[string]struct {
 		answers []http.HandlerFunc
 		took    time.Duration
@@ -320,7 +320,7 @@ func TestClientMeetsStalls(t *testing.T) {
 		"always":         {[]http.HandlerFunc{stalled(content, 0)}, time.Minute, os.ErrDeadlineExceeded},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			network, server := make(pipes), &script{answers: test.answers}
+			network, server := make(pipeListener), &scriptedServer{answers: test.answers}
 			s := &http.Server{Handler: server}
 			go s.Serve(network)
 			defer s.Close()
@@ -329,7 +329,7 @@ func TestClientMeetsStalls(t *testing.T) {
 			c := &artifact.Client{HTTP: &http.Client{Transport: transport}, Attempts: 2, Pause: -1}
 			begun := time.Now()
 			got, err := fetch(t, c, artifact.Artifact{URL: "http://store.example/a.tar.gz", Digest: digestOf(content)})
-			if took := time.Since(begun); !errors.Is(err, test.want) || err == nil && got != content || took != test.took || len(server.seen()) != 2 {
+			if took := time.Since(begun); !errors.Is(err, test.want) || err == nil && got != content || took != test.took || len(server.received()) != 2 {
 				t.Errorf("%s: %q after %v, %v", name, got, took, err)
 			}
 		})
@@ -337,7 +337,7 @@ func TestClientMeetsStalls(t *testing.T) {
 }
 
 func TestClientRefuses(t *testing.T) {
-	server := newScript(t, whole(content))
+	server := newScriptedServer(t, whole(content))
 	withUser := strings.Replace(server.URL, "http://", "http://user:canary@", 1)
 	for name, a := range map[string]artifact.Artifact{
 		"no digest":         {URL: server.URL},
@@ -355,7 +355,7 @@ func TestClientRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	testenv.Equal(t, len(server.seen()), 0, "requests")
+	testenv.Equal(t, len(server.received()), 0, "requests")
 }
 
 func TestClientObeysContext(t *testing.T) {
@@ -365,7 +365,7 @@ func TestClientObeysContext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
-			server := newScript(t, func(w http.ResponseWriter, r *http.Request) {
+			server := newScriptedServer(t, func(w http.ResponseWriter, r *http.Request) {
 				time.AfterFunc(20*time.Millisecond, cancel)
 				answer(w, r)
 			})
@@ -373,20 +373,20 @@ func TestClientObeysContext(t *testing.T) {
 			if _, err := c.Open(ctx, artifact.Artifact{URL: server.URL, Digest: digestOf(content)}); !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
-			testenv.Equal(t, len(server.seen()), 1, "requests")
+			testenv.Equal(t, len(server.received()), 1, "requests")
 		})
 	}
 }
 
 func TestClientFollowsRedirect(t *testing.T) {
-	target := newScript(t, whole(content))
+	target := newScriptedServer(t, whole(content))
 	withUser := strings.Replace(target.URL, "http://", "http://user:password@", 1)
-	server := newScript(t, status(307, "Location", withUser+"/b", "Set-Cookie", "a=b"))
+	server := newScriptedServer(t, status(307, "Location", withUser+"/b", "Set-Cookie", "a=b"))
 	got, err := fetch(t, &artifact.Client{}, artifact.Artifact{URL: server.URL + "/a?sig=canary", Digest: digestOf(content)})
 	if err != nil || got != content {
 		t.Fatalf("%q, %v", got, err)
 	}
-	for _, r := range append(server.seen(), target.seen()...) {
+	for _, r := range append(server.received(), target.received()...) {
 		for _, name := range []string{"Authorization", "Cookie", "Referer"} {
 			if value := r.Header.Get(name); value != "" {
 				t.Errorf("%s carries %s %q", r.URL.Path, name, value)
@@ -426,7 +426,7 @@ func TestClientTLS(t *testing.T) {
 
 // A server that compresses its response would change the bytes.
 func TestClientAsksForTheBytesAsTheyAre(t *testing.T) {
-	server := newScript(t, func(w http.ResponseWriter, r *http.Request) {
+	server := newScriptedServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 			whole(content)(w, r)
 			return
@@ -442,7 +442,7 @@ func TestClientAsksForTheBytesAsTheyAre(t *testing.T) {
 }
 
 func TestClientSpoolFails(t *testing.T) {
-	server := newScript(t, whole(content))
+	server := newScriptedServer(t, whole(content))
 	a := artifact.Artifact{URL: server.URL, Digest: digestOf(content)}
 	c := &artifact.Client{Temp: func() (*os.File, error) { return nil, fs.ErrPermission }}
 	if _, err := c.Open(t.Context(), a); !errors.Is(err, fs.ErrPermission) {
@@ -455,5 +455,5 @@ func TestClientSpoolFails(t *testing.T) {
 	if _, err := c.Open(t.Context(), a); err == nil {
 		t.Error("a spool that cannot be written: no error")
 	}
-	testenv.Equal(t, len(server.seen()), 1, "requests")
+	testenv.Equal(t, len(server.received()), 1, "requests")
 }

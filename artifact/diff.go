@@ -43,14 +43,14 @@ func (s Side) isFile() bool { return s.Mode != 0 && !s.Mode.IsDir() }
 func Diff(ctx context.Context, before, after fs.FS) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		d := &differ{ctx: ctx, trees: [2]fs.FS{before, after}, yield: yield}
-		if err := d.dir(".", [2]bool{true, true}); err != nil && err != errEnough {
+		if err := d.dir(".", [2]bool{true, true}); err != nil && err != errStop {
 			yield(Change{}, fmt.Errorf("compare: %w", err))
 		}
 	}
 }
 
-// errEnough ends a comparison when the caller has left the loop.
-var errEnough = errors.New("no more changes are wanted")
+// errStop ends a comparison when the caller has left the loop.
+var errStop = errors.New("no more changes are wanted")
 
 // A differ compares two trees. Index 0 of its arrays is for the tree before, index 1 for the tree
 // after.
@@ -103,7 +103,7 @@ func (d *differ) entry(name string, entries [2]fs.DirEntry) (err error) {
 		return fmt.Errorf("%q: %w", name, err)
 	}
 	if (c.Old != c.New || c.Content) && !d.yield(c, nil) {
-		return errEnough
+		return errStop
 	}
 	if dirs[0] || dirs[1] {
 		return d.dir(name, dirs)

@@ -53,7 +53,7 @@ func TestDiff(t *testing.T) {
 		"a link becomes a file": {fstest.MapFS{"a": {Mode: fs.ModeSymlink}}, fstest.MapFS{"a": plain("")}, []string{"a ----------:0 -rw-r--r--:0"}},
 		"names in the order of an archive": {fstest.MapFS{"a-b": plain(""), "a/b": plain(""), "c": plain("")}, fstest.MapFS{"b": plain("")},
 			[]string{"a drwxr-xr-x:0 ----------:0", "a/b -rw-r--r--:0 ----------:0", "a-b -rw-r--r--:0 ----------:0", "b ----------:0 -rw-r--r--:0", "c -rw-r--r--:0 ----------:0"}},
-		"a directory that is omitted": {omitting{fstest.MapFS{"bin/a": plain("")}, "bin"}, fstest.MapFS{"bin/a": plain("")}, []string{"bin ----------:0 drwxr-xr-x:0"}},
+		"a directory that is omitted": {omittingFS{fstest.MapFS{"bin/a": plain("")}, "bin"}, fstest.MapFS{"bin/a": plain("")}, []string{"bin ----------:0 drwxr-xr-x:0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testenv.Equal(t, lines(t, c.before, c.after), c.want, "changes")
@@ -64,15 +64,15 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// A faulty tree fails to open, to read or to list the entry at one path.
-type faulty struct {
+// A faultyFS tree fails to open, to read or to list the entry at one path.
+type faultyFS struct {
 	fstest.MapFS
 	open, read, list string
 }
 
 var errBroken = errors.New("broken")
 
-func (b faulty) Open(name string) (fs.File, error) {
+func (b faultyFS) Open(name string) (fs.File, error) {
 	if name == b.open {
 		return nil, errBroken
 	}
@@ -83,7 +83,7 @@ func (b faulty) Open(name string) (fs.File, error) {
 	return f, err
 }
 
-func (b faulty) ReadDir(name string) ([]fs.DirEntry, error) {
+func (b faultyFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	if name == b.list {
 		return nil, errBroken
 	}
@@ -106,10 +106,10 @@ func TestDiffErrors(t *testing.T) {
 		path  string
 		want  error
 	}{
-		"the root cannot be listed": {t.Context(), faulty{MapFS: tree, list: "."}, `"."`, errBroken},
-		"a directory cannot be":     {t.Context(), faulty{MapFS: tree, list: "d"}, `"d"`, errBroken},
-		"a file cannot be opened":   {t.Context(), faulty{MapFS: tree, open: "a"}, `"a"`, errBroken},
-		"a file cannot be read":     {t.Context(), faulty{MapFS: tree, read: "d/b"}, `"d/b"`, errBroken},
+		"the root cannot be listed": {t.Context(), faultyFS{MapFS: tree, list: "."}, `"."`, errBroken},
+		"a directory cannot be":     {t.Context(), faultyFS{MapFS: tree, list: "d"}, `"d"`, errBroken},
+		"a file cannot be opened":   {t.Context(), faultyFS{MapFS: tree, open: "a"}, `"a"`, errBroken},
+		"a file cannot be read":     {t.Context(), faultyFS{MapFS: tree, read: "d/b"}, `"d/b"`, errBroken},
 		"the context has ended":     {ended, tree, `"a"`, cause},
 	} {
 		t.Run(name, func(t *testing.T) {

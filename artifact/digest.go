@@ -120,10 +120,10 @@ func (v *verifyReader) Read(p []byte) (int, error) {
 	v.h.Write(p[:n])
 	if err == io.EOF {
 		if got := hex.EncodeToString(v.h.Sum(nil)); got != v.want {
-			err = &DigestError{Want: v.name(v.want), Got: v.name(got)}
+			err = &DigestError{Want: v.digest(v.want), Got: v.digest(got)}
 		}
 	}
 	return n, err
 }
 
-func (v *verifyReader) name(value string) string { return string(v.algorithm) + ":" + value }
+func (v *verifyReader) digest(value string) string { return string(v.algorithm) + ":" + value }

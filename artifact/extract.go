@@ -52,7 +52,7 @@ func (x Extractor) Extract(ctx context.Context, tree fs.FS, dir string) (err err
 	if err != nil {
 		return err
 	}
-	if _, err := x.replaceable(ctx, dir); err != nil {
+	if _, err := x.checkReplaceable(ctx, dir); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
@@ -63,14 +63,14 @@ func (x Extractor) Extract(ctx context.Context, tree fs.FS, dir string) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	if err := w.settle(ctx); err != nil {
+	if err := w.repair(ctx); err != nil {
 		return err
 	}
 	written, err := writeTree(ctx, tree, w.path(newTree))
 	if err != nil {
 		return err
 	}
-	before, err := x.replaceable(ctx, dir) // dir may have changed during the writing
+	before, err := x.checkReplaceable(ctx, dir) // dir may have changed during the writing
 	if err != nil {
 		return err
 	}
@@ -87,14 +87,14 @@ func (x Extractor) Extract(ctx context.Context, tree fs.FS, dir string) (err err
 
 // replaceInTwo moves dir to old and fresh to dir, in two steps.
 func replaceInTwo(fresh, dir, old string) error {
-	if err := ignore(os.Rename(dir, old), fs.ErrNotExist); err != nil {
+	if err := ignoreErr(os.Rename(dir, old), fs.ErrNotExist); err != nil {
 		return err
 	}
 	err := os.Rename(fresh, dir)
 	if err == nil {
 		return nil
 	}
-	if failed := ignore(os.Rename(old, dir), fs.ErrNotExist); failed != nil {
+	if failed := ignoreErr(os.Rename(old, dir), fs.ErrNotExist); failed != nil {
 		err = errors.Join(err, fmt.Errorf("what was there could not be moved back: it is in %s: %w", old, failed))
 	}
 	return err
@@ -115,17 +115,17 @@ const (
 	recordFile = "record" // the possible contents of NAME: after a killed Extract, it has the old or the new
 )
 
-func besideOf(dir string) string {
+func extractionDir(dir string) string {
 	return filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".headgate")
 }
 
-func (w *extraction) path(name string) string { return filepath.Join(besideOf(w.dir), name) }
+func (w *extraction) path(name string) string { return filepath.Join(extractionDir(w.dir), name) }
 
 // openExtraction makes the directory beside dir and waits for its lock.
 func openExtraction(ctx context.Context, dir string) (*extraction, error) {
-	lock, err := await(ctx, func() (*os.File, error) {
-		beside := besideOf(dir)
-		if err := ignore(os.Mkdir(beside, 0o700), fs.ErrExist); err != nil {
+	lock, err := poll(ctx, func() (*os.File, error) {
+		beside := extractionDir(dir)
+		if err := ignoreErr(os.Mkdir(beside, 0o700), fs.ErrExist); err != nil {
 			return nil, err
 		}
 		info, err := os.Lstat(beside)
@@ -134,11 +134,11 @@ func openExtraction(ctx context.Context, dir string) (*extraction, error) {
 		}
 		root, err := os.OpenRoot(beside)
 		if err != nil {
-			return nil, ignore(err, fs.ErrNotExist) // another process removed it
+			return nil, ignoreErr(err, fs.ErrNotExist) // another process removed it
 		}
 		defer root.Close()
 		f, err := openLocked(root, lockFile, os.O_CREATE)
-		return f, ignore(err, fs.ErrNotExist)
+		return f, ignoreErr(err, fs.ErrNotExist)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
@@ -146,17 +146,17 @@ func openExtraction(ctx context.Context, dir string) (*extraction, error) {
 	return &extraction{dir, lock}, nil
 }
 
-// settle completes what a killed Extract began: it moves the old content back if dir is missing,
+// repair completes what a killed Extract began: it moves the old content back if dir is missing,
 // and removes it if dir has the new content.
-func (w *extraction) settle(ctx context.Context) error {
+func (w *extraction) repair(ctx context.Context) error {
 	old := w.path(oldTree)
 	if _, err := os.Lstat(w.dir); errors.Is(err, fs.ErrNotExist) {
-		if err := ignore(os.Rename(old, w.dir), fs.ErrNotExist); err != nil {
+		if err := ignoreErr(os.Rename(old, w.dir), fs.ErrNotExist); err != nil {
 			return err
 		}
 	} else if _, err := os.Lstat(old); err == nil {
 		// Old content that could not be moved back is kept: then Extract did not write dir.
-		if tree, _, err := recorded(ctx, w.dir); err == nil && tree != nil {
+		if tree, _, err := matchRecord(ctx, w.dir); err == nil && tree != nil {
 			if err := os.RemoveAll(old); err != nil {
 				return err
 			}
@@ -170,7 +170,7 @@ func (w *extraction) close() error {
 	err := os.RemoveAll(w.path(newTree))
 	if _, err := os.Lstat(w.path(recordFile)); errors.Is(err, fs.ErrNotExist) {
 		os.Remove(w.path(lockFile)) // while no other process can hold it
-		defer os.Remove(besideOf(w.dir))
+		defer os.Remove(extractionDir(w.dir))
 	}
 	return errors.Join(err, w.lock.Close())
 }
@@ -201,42 +201,42 @@ func (x Extractor) Check(ctx context.Context, dir string) (err error) {
 	defer wrap(&err, "extract to %s", dir)
 	abs, err := filepath.Abs(dir)
 	if err == nil {
-		_, err = x.replaceable(ctx, abs)
+		_, err = x.checkReplaceable(ctx, abs)
 	}
 	return err
 }
 
-// replaceable returns the tree in dir if an Extract wrote it and it is unchanged, else nil. The
+// checkReplaceable returns the tree in dir if an Extract wrote it and it is unchanged, else nil. The
 // error is a [*RefusedError] if dir must not be replaced.
-func (x Extractor) replaceable(ctx context.Context, dir string) (listing, error) {
-	for at := range upwards(dir) {
+func (x Extractor) checkReplaceable(ctx context.Context, dir string) (listing, error) {
+	for at := range ancestors(dir) {
 		if info, err := os.Lstat(filepath.Join(at, filepath.FromSlash(tempPath))); err == nil && info.IsDir() {
 			return nil, never("it is or lies in the store %s", at)
 		}
 	}
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return nil, ignore(err, fs.ErrNotExist)
+		return nil, ignoreErr(err, fs.ErrNotExist)
 	}
 	if !info.IsDir() {
 		return nil, never("it is not a directory")
 	}
-	if err := unreserved(dir, info); err != nil {
+	if err := checkNotReserved(dir, info); err != nil {
 		return nil, err
 	}
-	tree, why, err := recorded(ctx, dir)
+	tree, why, err := matchRecord(ctx, dir)
 	if err != nil || why == "" {
 		return tree, err
 	}
-	if err := expendable(ctx, dir); err != nil || x.Force {
+	if err := checkNotProtected(ctx, dir); err != nil || x.Force {
 		return nil, err
 	}
 	return nil, &RefusedError{Why: why}
 }
 
-// upwards yields the real path of path, or of its longest existing parent, and of each directory
+// ancestors yields the real path of path, or of its longest existing parent, and of each directory
 // above.
-func upwards(path string) iter.Seq[string] {
+func ancestors(path string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		at, err := filepath.EvalSymlinks(path)
 		for errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
@@ -248,14 +248,14 @@ func upwards(path string) iter.Seq[string] {
 	}
 }
 
-// unreserved checks that the directory dir, described by info, neither is nor contains the root of
+// checkNotReserved checks that the directory dir, described by info, neither is nor contains the root of
 // a file system, the working directory or a home directory.
-func unreserved(dir string, info fs.FileInfo) error {
+func checkNotReserved(dir string, info fs.FileInfo) error {
 	if dir == filepath.Dir(dir) {
 		return never("it is the root of a file system")
 	}
 	holds := func(path string) bool {
-		for at := range upwards(path) {
+		for at := range ancestors(path) {
 			if other, err := os.Stat(at); err == nil && os.SameFile(info, other) {
 				return true
 			}
@@ -269,7 +269,7 @@ func unreserved(dir string, info fs.FileInfo) error {
 	if holds(here) {
 		return never("the working directory is in it, and all of it would be replaced")
 	}
-	for _, home := range homes() {
+	for _, home := range homeDirs() {
 		if filepath.IsAbs(home) && holds(home) {
 			return never("it is or holds the home directory %s", home)
 		}
@@ -277,9 +277,9 @@ func unreserved(dir string, info fs.FileInfo) error {
 	return nil
 }
 
-// homes returns the known home directories: that of the environment, which sudo may have changed,
+// homeDirs returns the known home directories: that of the environment, which sudo may have changed,
 // and those of all accounts in /etc/passwd, if the system has that file.
-func homes() []string {
+func homeDirs() []string {
 	home, _ := os.UserHomeDir()
 	all := []string{home}
 	accounts, _ := os.ReadFile("/etc/passwd")
@@ -291,18 +291,18 @@ func homes() []string {
 	return all
 }
 
-// precious has the names of entries that show that a directory contains more than an artifact.
-var precious = map[string]string{".git": "a git repository", privateDir: "a store of artifacts"}
+// protectedEntries has the names of entries that show that a directory contains more than an artifact.
+var protectedEntries = map[string]string{".git": "a git repository", privateDir: "a store of artifacts"}
 
-// expendable checks that dir, which Extract did not write, holds nothing precious.
-func expendable(ctx context.Context, dir string) error {
+// checkNotProtected checks that dir, which Extract did not write, holds nothing precious.
+func checkNotProtected(ctx context.Context, dir string) error {
 	return filepath.WalkDir(dir, func(name string, _ fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		what := precious[filepath.Base(name)]
+		what := protectedEntries[filepath.Base(name)]
 		if err != nil || what == "" || name == dir {
-			return ignore(err, fs.ErrNotExist) // another process may have removed it
+			return ignoreErr(err, fs.ErrNotExist) // another process may have removed it
 		}
 		local, err := filepath.Rel(dir, name)
 		if err != nil {

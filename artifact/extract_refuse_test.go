@@ -112,7 +112,7 @@ func TestExtractWaits(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	first, stop := context.WithCancelCause(t.Context())
 	opened, done := make(chan struct{}, 1), make(chan error, 1)
-	go func() { done <- artifact.Extract(first, stalling{many(200), first, opened}, dir) }()
+	go func() { done <- artifact.Extract(first, stallingFS{many(200), first, opened}, dir) }()
 	<-opened
 	second, giveUp := context.WithCancelCause(t.Context())
 	impatient := errors.New("impatient")

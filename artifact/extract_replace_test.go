@@ -49,11 +49,11 @@ func TestReplaceInTwo(t *testing.T) {
 	}
 }
 
-// TestStranded has another process create the directory while it is missing: the earlier content
+// TestExtractKeepsOldContent has another process create the directory while it is missing: the earlier content
 // must survive, also the next extraction.
-func TestStranded(t *testing.T) {
+func TestExtractKeepsOldContent(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dir")
-	old := filepath.Join(besideOf(dir), oldTree)
+	old := filepath.Join(extractionDir(dir), oldTree)
 	for _, name := range []string{filepath.Join(old, "mine"), filepath.Join(dir, "theirs")} {
 		must(t, os.MkdirAll(name, 0o755))
 	}
@@ -66,14 +66,14 @@ func TestStranded(t *testing.T) {
 	}
 }
 
-// TestSettle simulates extractions that were killed at steps at which the command cannot be killed
+// TestRecoverInterrupted simulates extractions that were killed at steps at which the command cannot be killed
 // reliably: the next extraction finds either the old content or the new.
-func TestSettle(t *testing.T) {
+func TestRecoverInterrupted(t *testing.T) {
 	first, second := fstest.MapFS{"a": {Data: []byte("1")}}, fstest.MapFS{"b": {Data: []byte("2")}}
 	for name, kill := range map[string]func(t *testing.T, w *extraction){
 		"writing":   func(t *testing.T, w *extraction) {},
 		"recorded":  func(t *testing.T, w *extraction) { record(t, w) },
-		"exchanged": func(t *testing.T, w *extraction) { record(t, w); exchanged(t, w) },
+		"exchanged": func(t *testing.T, w *extraction) { record(t, w); exchangeTrees(t, w) },
 		"moved away": func(t *testing.T, w *extraction) {
 			record(t, w)
 			move(t, w.dir, w.path(oldTree))
@@ -95,7 +95,7 @@ func TestSettle(t *testing.T) {
 			kill(t, w)
 			must(t, w.lock.Close())
 			must(t, Extract(t.Context(), first, dir))
-			left, err := os.ReadDir(besideOf(dir))
+			left, err := os.ReadDir(extractionDir(dir))
 			if err != nil || len(left) != 2 {
 				t.Errorf("left beside it: %v, %v", left, err)
 			}
@@ -123,7 +123,7 @@ func TestEarlierRecord(t *testing.T) {
 	} {
 		dir := filepath.Join(t.TempDir(), "out")
 		must(t, Extract(t.Context(), tree, dir))
-		must(t, os.WriteFile(filepath.Join(besideOf(dir), recordFile), []byte(test.record), 0o600))
+		must(t, os.WriteFile(filepath.Join(extractionDir(dir), recordFile), []byte(test.record), 0o600))
 		err := Extract(t.Context(), tree, dir)
 		refused, _ := errors.AsType[*RefusedError](err)
 		if test.why == "" && err != nil || test.why != "" && (refused == nil || !strings.Contains(refused.Why, test.why)) {
@@ -137,17 +137,17 @@ func sum64(content string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// record writes the record for the second content of TestSettle.
+// record writes the record for the second content of TestRecoverInterrupted.
 func record(t *testing.T, w *extraction) {
 	t.Helper()
-	before, _, err := recorded(t.Context(), w.dir)
+	before, _, err := matchRecord(t.Context(), w.dir)
 	if err != nil || before == nil {
 		t.Fatal(before, err)
 	}
 	must(t, w.record(before, listing{`"b"`: fmt.Sprintf("-rw-r--r-- %x", blake3.Sum256([]byte("2")))}))
 }
 
-func exchanged(t *testing.T, w *extraction) {
+func exchangeTrees(t *testing.T, w *extraction) {
 	t.Helper()
 	between := w.path("between")
 	move(t, w.dir, between)

@@ -157,9 +157,9 @@ func TestExtractFails(t *testing.T) {
 	}
 	broken, stop := errors.New("broken"), errors.New("stop")
 	check(artifact.Extract(t.Context(), wrongSizeFS{fstest.MapFS{"a": {}, "b": {}}, "b", failingReader{broken}}, dir), broken)
-	check(artifact.Extract(t.Context(), unopenable{many(200)}, dir), fs.ErrPermission)
-	check(artifact.Extract(t.Context(), entries{golden(), []string{"a", "a"}}, dir), fs.ErrNotExist)
-	check(artifact.Extract(t.Context(), entries{golden(), []string{"../a"}}, dir), fs.ErrInvalid)
+	check(artifact.Extract(t.Context(), unopenableFS{many(200)}, dir), fs.ErrPermission)
+	check(artifact.Extract(t.Context(), invalidNamesFS{golden(), []string{"a", "a"}}, dir), fs.ErrNotExist)
+	check(artifact.Extract(t.Context(), invalidNamesFS{golden(), []string{"../a"}}, dir), fs.ErrInvalid)
 	check(artifact.Extract(t.Context(), repeatingFS{golden()}, dir), fs.ErrExist)
 
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -168,7 +168,7 @@ func TestExtractFails(t *testing.T) {
 		<-opened
 		cancel(stop)
 	}()
-	check(artifact.Extract(ctx, stalling{many(200), ctx, opened}, dir), stop)
+	check(artifact.Extract(ctx, stallingFS{many(200), ctx, opened}, dir), stop)
 	check(artifact.Extract(ctx, golden(), dir), stop)
 }
 

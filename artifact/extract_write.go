@@ -138,13 +138,13 @@ func (w *extraction) record(trees ...listing) error {
 	return durable.Replace(w.path(recordFile), text)
 }
 
-// recorded returns the tree in dir if an Extract wrote it and it is unchanged. If not, why is the
+// matchRecord returns the tree in dir if an Extract wrote it and it is unchanged. If not, why is the
 // reason, "" for an empty directory.
-func recorded(ctx context.Context, dir string) (tree listing, why string, err error) {
+func matchRecord(ctx context.Context, dir string) (tree listing, why string, err error) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) == 0 {
 		return nil, "", err
 	}
-	record := filepath.Join(besideOf(dir), recordFile)
+	record := filepath.Join(extractionDir(dir), recordFile)
 	var trees []listing
 	text, err := os.ReadFile(record)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -19,9 +19,9 @@ import (
 // measurement: on a source tree the result is 1.06 times the size of gzip -6. Level 6 gives 1.00
 // times, but needs a quarter more processor time.
 const (
-	encoder      = "github.com/klauspost/compress v1.20.3" // as in go.mod
-	deflateLevel = 4
-	windowSize   = 32 << 10 // bytes before a block that its matches may refer to
+	encoderVersion = "github.com/klauspost/compress v1.20.3" // as in go.mod
+	deflateLevel   = 4
+	windowSize     = 32 << 10 // bytes before a block that its matches may refer to
 )
 
 // A block ends after the first tar block whose checksum says so, or when it is full. Content
@@ -51,16 +51,16 @@ const gzipHeader = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 // All writing to w happens in Write and Close, so a caller only has to call Close or abandon to
 // clean up.
 type gzipWriter struct {
-	w       io.Writer
-	current *block   // receives input
-	queue   []*block // being compressed, oldest first
-	free    []*block
-	ahead   int                // maximum length of queue
-	tables  chan *flate.Writer // compressors, one per processor; nil until one is needed
-	cache   *Cache             // of compressed blocks; may be nil
-	crc     uint32
-	size    uint32
-	err     error
+	w        io.Writer
+	current  *block   // receives input
+	queue    []*block // being compressed, oldest first
+	free     []*block
+	maxQueue int                // maximum length of queue
+	tables   chan *flate.Writer // compressors, one per processor; nil until one is needed
+	cache    *Cache             // of compressed blocks; may be nil
+	crc      uint32
+	size     uint32
+	err      error
 }
 
 // A block is one unit of work and the memory it needs.
@@ -74,13 +74,13 @@ type block struct {
 // newGzipWriter returns a writer that compresses to w on up to GOMAXPROCS processors. Blocks that
 // are in cache are not compressed again; cache may be nil.
 func newGzipWriter(w io.Writer, cache *Cache) *gzipWriter {
-	z := &gzipWriter{w: w, cache: cache, ahead: min(runtime.GOMAXPROCS(0), maxCompressors)}
-	z.tables = make(chan *flate.Writer, z.ahead)
-	for range z.ahead {
+	z := &gzipWriter{w: w, cache: cache, maxQueue: min(runtime.GOMAXPROCS(0), maxCompressors)}
+	z.tables = make(chan *flate.Writer, z.maxQueue)
+	for range z.maxQueue {
 		z.tables <- nil
 	}
 	_, z.err = io.WriteString(w, gzipHeader)
-	z.current = z.next(nil)
+	z.current = z.newBlock(nil)
 	return z
 }
 
@@ -97,8 +97,8 @@ func (z *gzipWriter) Write(p []byte) (int, error) {
 		n := min(len(p), z.current.room())
 		z.current.in = append(z.current.in, p[:n]...)
 		p, written = p[n:], written+n
-		if full := z.current; full.ends() {
-			z.current = z.next(full.in[len(full.in)-windowSize:])
+		if full := z.current; full.complete() {
+			z.current = z.newBlock(full.in[len(full.in)-windowSize:])
 			z.submit(full, false)
 		}
 	}
@@ -111,8 +111,8 @@ func (b *block) room() int {
 	return max(minBlock-n, tarBlock-n%tarBlock)
 }
 
-// ends reports whether the block is complete.
-func (b *block) ends() bool {
+// complete reports whether the block is complete.
+func (b *block) complete() bool {
 	content := b.in[b.dict:]
 	if len(content) < minBlock || len(content)%tarBlock != 0 {
 		return false
@@ -127,7 +127,7 @@ func (z *gzipWriter) Close() error {
 		z.submit(z.current, true)
 	}
 	for len(z.queue) > 0 {
-		z.drain()
+		z.writeOldest()
 	}
 	if z.err == nil {
 		trailer := binary.LittleEndian.AppendUint32(nil, z.crc)
@@ -142,8 +142,8 @@ func (z *gzipWriter) abandon(err error) {
 	z.Close()
 }
 
-// next returns an empty block that starts with the dictionary.
-func (z *gzipWriter) next(dict []byte) *block {
+// newBlock returns an empty block that starts with the dictionary.
+func (z *gzipWriter) newBlock(dict []byte) *block {
 	var b *block
 	if last := len(z.free) - 1; last >= 0 {
 		b, z.free = z.free[last], z.free[:last]
@@ -162,14 +162,14 @@ func (z *gzipWriter) next(dict []byte) *block {
 // submit starts compressing b and waits until the queue has room again.
 func (z *gzipWriter) submit(b *block, last bool) {
 	z.queue = append(z.queue, b)
-	go func() { b.done <- b.produce(z, last) }()
-	for len(z.queue) > z.ahead {
-		z.drain()
+	go func() { b.done <- b.compressCached(z, last) }()
+	for len(z.queue) > z.maxQueue {
+		z.writeOldest()
 	}
 }
 
-// drain waits for the oldest block and writes it.
-func (z *gzipWriter) drain() {
+// writeOldest waits for the oldest block and writes it.
+func (z *gzipWriter) writeOldest() {
 	b := z.queue[0]
 	z.queue = z.queue[1:]
 	if err := <-b.done; err != nil && z.err == nil {
@@ -220,14 +220,14 @@ func (c *Cache) Pack(ctx context.Context, w io.Writer, tree fs.FS) (Report, erro
 	return report, nil
 }
 
-// produce writes the compressed block to out, from the cache if it has the block.
-func (b *block) produce(z *gzipWriter, last bool) error {
+// compressCached writes the compressed block to out, from the cache if it has the block.
+func (b *block) compressCached(z *gzipWriter, last bool) error {
 	if z.cache == nil || len(b.in)-b.dict < minCached {
 		return b.compress(z.tables, last)
 	}
 	// The key identifies everything that determines the compressed bytes. A caller that knows the
 	// key has the content.
-	key := fmt.Sprintf("deflate by %s level %d, dictionary %d, last %t: blake3:%x", encoder, deflateLevel, b.dict, last, blake3.Sum256(b.in))
+	key := fmt.Sprintf("deflate by %s level %d, dictionary %d, last %t: blake3:%x", encoderVersion, deflateLevel, b.dict, last, blake3.Sum256(b.in))
 	if e, err := z.cache.Open(key); err == nil {
 		b.out.Reset()
 		b.out.Grow(int(e.Size()))

@@ -23,9 +23,9 @@ func text(n int) []byte {
 	return b[:n]
 }
 
-// bordered returns n bytes: text around the boundaries of blocks, where dictionaries matter, and
+// boundaryText returns n bytes: text around the boundaries of blocks, where dictionaries matter, and
 // zeros, which are cheap, elsewhere.
-func bordered(n int) []byte {
+func boundaryText(n int) []byte {
 	const border = 3 * windowSize
 	b, around := make([]byte, n), text(2*border)
 	for at := 0; at < n; at += maxBlock {
@@ -51,7 +51,7 @@ func gzipped(t *testing.T, data []byte, pieces ...int) []byte {
 }
 
 func TestGzipIsDeterministic(t *testing.T) {
-	data := bordered(3*maxBlock + 777)
+	data := boundaryText(3*maxBlock + 777)
 	want := gzipped(t, data, len(data))
 	procs := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(procs)
@@ -110,7 +110,7 @@ func TestGzipWriteErrors(t *testing.T) {
 func TestGzipEncoder(t *testing.T) {
 	mod, err := os.ReadFile("../go.mod")
 	must(t, err)
-	if !strings.Contains(string(mod), "\t"+encoder+"\n") {
-		t.Errorf("go.mod does not require %s: correct the constant, whose change makes cached blocks stale", encoder)
+	if !strings.Contains(string(mod), "\t"+encoderVersion+"\n") {
+		t.Errorf("go.mod does not require %s: correct the constant, whose change makes cached blocks stale", encoderVersion)
 	}
 }

@@ -36,9 +36,9 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 		return
 	}
-	f, caching, modified, err := s.requested(r)
+	f, caching, modified, err := s.openRequested(r)
 	if err != nil {
-		refuse(w, err)
+		writeError(w, err)
 		return
 	}
 	defer f.Close()
@@ -57,9 +57,9 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, f.file, modified, f.File)
 }
 
-// refuse answers a request that cannot be served. Clients give up if an artifact does not exist,
+// writeError answers a request that cannot be served. Clients give up if an artifact does not exist,
 // and retry if the store is at fault, for example if it has too many open files.
-func refuse(w http.ResponseWriter, err error) {
+func writeError(w http.ResponseWriter, err error) {
 	for _, absent := range []error{fs.ErrNotExist, fs.ErrInvalid, syscall.ENOTDIR} {
 		if errors.Is(err, absent) {
 			http.Error(w, "no such artifact", http.StatusNotFound)
@@ -77,10 +77,10 @@ func refuse(w http.ResponseWriter, err error) {
 // maxRanges is the maximum number of ranges in a request.
 const maxRanges = 16
 
-// requested opens the file of a request. If a pointer changes while it is followed, it is followed
+// openRequested opens the file of a request. If a pointer changes while it is followed, it is followed
 // again. requested also returns the Cache-Control of the response and the time when the content
 // last changed, or the zero time if that is unknown.
-func (s *Store) requested(r *http.Request) (f *storeFile, caching string, modified time.Time, err error) {
+func (s *Store) openRequested(r *http.Request) (f *storeFile, caching string, modified time.Time, err error) {
 	if escaped := strings.ToLower(r.URL.EscapedPath()); strings.Contains(escaped, "%2f") || strings.Contains(escaped, "%5c") {
 		return nil, "", modified, fs.ErrInvalid
 	}
@@ -118,11 +118,11 @@ func (s *Store) openIntact(p storePath) (*storeFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.digest = s.recorded(f)
+	f.digest = s.recordedDigest(f)
 	if _, sum, err := ParseDigest(f.digest); err != nil || sum != p.hex {
 		f.digest = s.digest(p)
 		s.hashing.Lock()
-		err = s.intact(f)
+		err = s.checkIntact(f)
 		s.hashing.Unlock()
 		if err == nil {
 			_, err = f.Seek(0, io.SeekStart)

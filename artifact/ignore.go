@@ -108,7 +108,7 @@ func (i Ignore) Compile(ctx context.Context, tree fs.FS) (*Rules, error) {
 
 // patterns returns the patterns of i and of tree, lowest priority first.
 func (i Ignore) patterns(ctx context.Context, tree fs.FS) ([]*pattern, error) {
-	in := patternReader{left: maxIgnoreBytes}
+	in := patternReader{bytesLeft: maxIgnoreBytes}
 	if err := in.add(cmp.Or(i.File, "ignore file"), "", i.Top); err != nil {
 		return nil, err
 	}
@@ -152,8 +152,8 @@ const extraName = "spec.ignore"
 
 // A patternReader collects patterns and enforces the limits.
 type patternReader struct {
-	list []*pattern
-	left int // remaining bytes
+	list      []*pattern
+	bytesLeft int // remaining bytes
 }
 
 // read adds the patterns of an ignore file.
@@ -163,7 +163,7 @@ func (r *patternReader) read(tree fs.FS, name string) error {
 		return err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, int64(r.left)+1))
+	text, err := io.ReadAll(io.LimitReader(f, int64(r.bytesLeft)+1))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
@@ -173,7 +173,7 @@ func (r *patternReader) read(tree fs.FS, name string) error {
 // add adds the patterns of a text, which apply below the directory domain. It splits lines as the
 // reference implementation does: it trims nothing before it looks for #.
 func (r *patternReader) add(source, domain, text string) error {
-	if r.left -= len(text); r.left < 0 {
+	if r.bytesLeft -= len(text); r.bytesLeft < 0 {
 		return fmt.Errorf("%s: the ignore files up to here hold more than %d bytes: shorten them", source, maxIgnoreBytes)
 	}
 	n := 0
@@ -201,15 +201,15 @@ func (r *patternReader) add(source, domain, text string) error {
 // A pattern is one line of ignore rules.
 type pattern struct {
 	Rule
-	order   int    // among the patterns of the rules
-	domain  string // the directory it applies to, "" for the root
-	depth   int    // of the domain
-	dirOnly bool
-	whole   bool     // it has a /: it is matched against the path below the domain, else against names
-	parts   []string // between its slashes
-	plain   string   // the name must equal this, or end with it if suffix; "": any name
-	suffix  bool
-	match   gitignore.Pattern // for paths below the domain
+	order     int    // among the patterns of the rules
+	domain    string // the directory it applies to, "" for the root
+	depth     int    // of the domain
+	dirOnly   bool
+	matchPath bool     // it has a /: it is matched against the path below the domain, else against names
+	parts     []string // between its slashes
+	literal   string   // the name must equal this, or end with it if suffix; "": any name
+	suffix    bool
+	match     gitignore.Pattern // for paths below the domain
 }
 
 func newPattern(rule Rule, domain string) (*pattern, error) {
@@ -229,11 +229,11 @@ func newPattern(rule Rule, domain string) (*pattern, error) {
 	}
 	text, p.Negate = strings.CutPrefix(text, "!")
 	text, p.dirOnly = strings.CutSuffix(text, "/")
-	p.whole = strings.Contains(text, "/")
+	p.matchPath = strings.Contains(text, "/")
 	p.parts = strings.FieldsFunc(text, func(c rune) bool { return c == '/' })
 	name, star := strings.CutPrefix(strings.TrimPrefix(text, "**/"), "*")
 	if !strings.ContainsAny(name, `/*?[\`) {
-		p.plain, p.suffix = name, star
+		p.literal, p.suffix = name, star
 	}
 	return p, nil
 }

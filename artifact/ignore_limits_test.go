@@ -51,7 +51,7 @@ func TestCompileLimits(t *testing.T) {
 func TestCompileReportsUnreadableTrees(t *testing.T) {
 	const name = "a/.sourceignore"
 	for defect, tree := range map[string]fs.FS{
-		"directory": faulty{MapFS: tree(name), list: "a"}, "open": faulty{MapFS: tree(name), open: name}, "read": faulty{MapFS: tree(name), read: name},
+		"directory": faultyFS{MapFS: tree(name), list: "a"}, "open": faultyFS{MapFS: tree(name), open: name}, "read": faultyFS{MapFS: tree(name), read: name},
 	} {
 		if err := second(artifact.DefaultIgnore().Compile(t.Context(), tree)); !errors.Is(err, errBroken) {
 			t.Errorf("%s: got %v", defect, err)

@@ -94,7 +94,7 @@ func (l layer) isDir(name string) (bool, error) {
 	}
 	info, err := fs.Lstat(l.tree, rel)
 	if err != nil {
-		return false, rename(err, name)
+		return false, setErrorPath(err, name)
 	}
 	return info.IsDir(), nil
 }
@@ -176,8 +176,8 @@ func conflict(op, name string, a layer, dir bool, b layer) error {
 	}}
 }
 
-// rename replaces the path in err by name, the path that the caller of a union passed.
-func rename(err error, name string) error {
+// setErrorPath replaces the path in err by name, the path that the caller of a union passed.
+func setErrorPath(err error, name string) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
 		return &fs.PathError{Op: p.Op, Path: name, Err: p.Err}
@@ -185,23 +185,23 @@ func rename(err error, name string) error {
 	return err
 }
 
-// alone calls do with the single tree that has name, if name may be something other than a
+// dispatch calls do with the single tree that has name, if name may be something other than a
 // directory. Otherwise it calls directory with the layers that have it.
-func alone[T any](u union, op, name string, do func(fs.FS, string) (T, error), directory func(hits []layer) (T, error)) (result T, err error) {
+func dispatch[T any](u union, op, name string, do func(fs.FS, string) (T, error), directory func(hits []layer) (T, error)) (result T, err error) {
 	hits, err := u.find(op, name)
 	if err != nil {
 		return result, err
 	}
 	if rel, ok := hits[0].inside(name); ok && rel != "." && len(hits) == 1 {
 		result, err = do(hits[0].tree, rel)
-		return result, rename(err, name)
+		return result, setErrorPath(err, name)
 	}
 	return directory(hits)
 }
 
 // Open implements [fs.FS].
 func (u union) Open(name string) (fs.File, error) {
-	return alone(u, "open", name, fs.FS.Open, func([]layer) (fs.File, error) {
+	return dispatch(u, "open", name, fs.FS.Open, func([]layer) (fs.File, error) {
 		return &dirFile{fsys: u, name: name}, nil
 	})
 }
@@ -213,19 +213,19 @@ func (u union) Stat(name string) (fs.FileInfo, error) { return u.info("stat", na
 func (u union) Lstat(name string) (fs.FileInfo, error) { return u.info("lstat", name, fs.Lstat) }
 
 func (u union) info(op, name string, stat func(fs.FS, string) (fs.FileInfo, error)) (fs.FileInfo, error) {
-	return alone(u, op, name, stat, func([]layer) (fs.FileInfo, error) { return node{name: name}, nil })
+	return dispatch(u, op, name, stat, func([]layer) (fs.FileInfo, error) { return node{name: name}, nil })
 }
 
 // ReadLink implements [fs.ReadLinkFS].
 func (u union) ReadLink(name string) (string, error) {
-	return alone(u, "readlink", name, fs.ReadLink, func([]layer) (string, error) {
+	return dispatch(u, "readlink", name, fs.ReadLink, func([]layer) (string, error) {
 		return "", &fs.PathError{Op: "readlink", Path: name, Err: fs.ErrInvalid}
 	})
 }
 
 // ReadDir implements [fs.ReadDirFS].
 func (u union) ReadDir(name string) ([]fs.DirEntry, error) {
-	return alone(u, "readdir", name, fs.ReadDir, func(hits []layer) ([]fs.DirEntry, error) {
+	return dispatch(u, "readdir", name, fs.ReadDir, func(hits []layer) ([]fs.DirEntry, error) {
 		return readDirs(hits, name)
 	})
 }
@@ -285,7 +285,7 @@ func readDirs(layers []layer, name string) ([]fs.DirEntry, error) {
 func (l layer) readDir(name string) ([]fs.DirEntry, error) {
 	if rel, ok := l.inside(name); ok {
 		entries, err := fs.ReadDir(l.tree, rel)
-		return entries, rename(err, name)
+		return entries, setErrorPath(err, name)
 	}
 	rest := l.dir
 	if name != "." {

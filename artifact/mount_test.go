@@ -106,7 +106,7 @@ func TestMountErrors(t *testing.T) {
 		t.Errorf("an invalid directory: got %v", err)
 	}
 	broken := errors.New("disk on fire")
-	all := artifact.Mount(tree("m/a", "b"), "m", failing{broken})
+	all := artifact.Mount(tree("m/a", "b"), "m", failingFS{broken})
 	for op, err := range map[string]error{
 		"list": second(fs.ReadDir(all, "m")),
 		"open": second(all.Open("m/a")),
@@ -148,10 +148,10 @@ func TestMountErrors(t *testing.T) {
 	must(t, d.Close())
 }
 
-// failing is a tree that cannot be read.
-type failing struct{ err error }
+// failingFS is a tree that cannot be read.
+type failingFS struct{ err error }
 
-func (f failing) Open(name string) (fs.File, error) {
+func (f failingFS) Open(name string) (fs.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: f.err}
 }
 

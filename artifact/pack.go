@@ -34,7 +34,7 @@ type LeftOut struct {
 	Mode fs.FileMode
 }
 
-func (r *Report) leaveOut(name string, mode fs.FileMode) {
+func (r *Report) addLeftOut(name string, mode fs.FileMode) {
 	if r.LeftOutTotal++; len(r.LeftOut) < maxLeftOut {
 		r.LeftOut = append(r.LeftOut, LeftOut{Name: name, Mode: mode})
 	}
@@ -75,8 +75,8 @@ func Tar(ctx context.Context, w io.Writer, tree fs.FS) (Report, error) {
 
 // Limits of reading ahead of writing.
 const (
-	smallFile = 256 << 10 // larger files are streamed
-	ahead     = 16        // entries; hides the latencies of a slow tree
+	smallFile  = 256 << 10 // larger files are streamed
+	maxPending = 16        // entries; hides the latencies of a slow tree
 )
 
 // ErrChanged is wrapped by the error about a file whose size differs from the announced size when
@@ -108,12 +108,12 @@ type tarEntry struct {
 func newPacker(ctx context.Context, tree fs.FS) *packer {
 	p := &packer{
 		ctx: ctx, tree: tree, omits: func(string) bool { return false },
-		entries: make(chan *tarEntry, ahead), free: make(chan *tarEntry, ahead),
+		entries: make(chan *tarEntry, maxPending), free: make(chan *tarEntry, maxPending),
 	}
 	if o, ok := tree.(omitter); ok {
 		p.omits = o.Omits
 	}
-	for range ahead {
+	for range maxPending {
 		p.free <- &tarEntry{ready: make(chan error, 1)}
 	}
 	return p
@@ -137,16 +137,16 @@ func (p *packer) readFile(name string, content []byte) error {
 	}
 	switch {
 	case n == len(content):
-		return atEnd(f)
+		return checkEOF(f)
 	case err == io.EOF:
 		return fmt.Errorf("%w (%d bytes instead of %d)", ErrChanged, n, len(content))
 	}
 	return err
 }
 
-// atEnd checks that r is at its end. Reading to the end also makes a verifying reader check the
+// checkEOF checks that r is at its end. Reading to the end also makes a verifying reader check the
 // content.
-func atEnd(r io.Reader) error {
+func checkEOF(r io.Reader) error {
 	switch n, err := io.ReadFull(r, make([]byte, 1)); {
 	case n > 0:
 		return fmt.Errorf("%w (it has grown)", ErrChanged)
@@ -199,7 +199,7 @@ func (p *packer) writeFile(w io.Writer, file *tarEntry) error {
 	if n < file.size {
 		return fmt.Errorf("%w (%d bytes instead of %d)", ErrChanged, n, file.size)
 	}
-	if err := atEnd(f); err != nil {
+	if err := checkEOF(f); err != nil {
 		return err
 	}
 	_, err = w.Write(tarEnd[:padding(file.size)])
@@ -223,15 +223,15 @@ func (c *contextReader) Read(p []byte) (int, error) {
 func (p *packer) walk() {
 	defer close(p.entries)
 	if err := fs.WalkDir(p.tree, ".", p.visit); err != nil && p.ctx.Err() == nil {
-		if e, err1 := p.next(); err1 == nil {
+		if e, err1 := p.takeEntry(); err1 == nil {
 			e.ready <- err
 			p.entries <- e
 		}
 	}
 }
 
-// next takes a free entry, and waits for one if necessary.
-func (p *packer) next() (*tarEntry, error) {
+// takeEntry takes a free entry, and waits for one if necessary.
+func (p *packer) takeEntry() (*tarEntry, error) {
 	select {
 	case e := <-p.free:
 		return e, nil
@@ -249,7 +249,7 @@ func (p *packer) visit(name string, d fs.DirEntry, err error) error {
 		err = checkBase(d.Name())
 	}
 	if err == nil {
-		err = p.entry(name, d)
+		err = p.addEntry(name, d)
 	}
 	if err != nil {
 		return fmt.Errorf("%q: %w", name, err)
@@ -268,19 +268,19 @@ func checkBase(base string) error {
 	return nil
 }
 
-// entry prepares a directory or a file, and reports any other entry as left out.
-func (p *packer) entry(name string, d fs.DirEntry) error {
+// addEntry prepares a directory or a file, and reports any other entry as left out.
+func (p *packer) addEntry(name string, d fs.DirEntry) error {
 	switch {
 	case d.IsDir():
 		if name != "." && p.omits(name) {
 			return nil
 		}
 		p.report.Dirs++
-		return p.put(name, modeDir, 0)
+		return p.enqueue(name, modeDir, 0)
 	case name == ".":
 		return errors.New("the tree is not a directory")
 	case !d.Type().IsRegular():
-		p.report.leaveOut(name, d.Type())
+		p.report.addLeftOut(name, d.Type())
 		return nil
 	}
 	info, err := d.Info()
@@ -293,14 +293,14 @@ func (p *packer) entry(name string, d fs.DirEntry) error {
 	p.report.Files++
 	p.report.Bytes += info.Size()
 	if isExec(info) {
-		return p.put(name, modeExec, info.Size())
+		return p.enqueue(name, modeExec, info.Size())
 	}
-	return p.put(name, modeFile, info.Size())
+	return p.enqueue(name, modeFile, info.Size())
 }
 
-// put prepares an entry and starts reading the content of a small file.
-func (p *packer) put(name string, mode, size int64) error {
-	e, err := p.next()
+// enqueue prepares an entry and starts reading the content of a small file.
+func (p *packer) enqueue(name string, mode, size int64) error {
+	e, err := p.takeEntry()
 	if err != nil {
 		return err
 	}

@@ -24,17 +24,17 @@ type wrongSizeFS struct {
 func (l wrongSizeFS) Open(name string) (fs.File, error) {
 	f, err := l.MapFS.Open(name)
 	if name == l.name && err == nil {
-		return lyingFile{f, l.content}, nil
+		return wrongSizeFile{f, l.content}, nil
 	}
 	return f, err
 }
 
-type lyingFile struct {
+type wrongSizeFile struct {
 	fs.File
 	content io.Reader
 }
 
-func (l lyingFile) Read(p []byte) (int, error) { return l.content.Read(p) }
+func (l wrongSizeFile) Read(p []byte) (int, error) { return l.content.Read(p) }
 
 // failingReader fails.
 type failingReader struct{ err error }
@@ -74,7 +74,7 @@ func TestFileThatChanges(t *testing.T) {
 func TestTreeErrors(t *testing.T) {
 	t.Run("open fails", func(t *testing.T) {
 		for _, size := range []int{1, 2 << 20} {
-			tree := unopenable{fstest.MapFS{"secret": {Data: make([]byte, size)}}}
+			tree := unopenableFS{fstest.MapFS{"secret": {Data: make([]byte, size)}}}
 			if _, err := artifact.Tar(t.Context(), io.Discard, tree); !errors.Is(err, fs.ErrPermission) {
 				t.Errorf("error %v, want fs.ErrPermission", err)
 			}
@@ -104,7 +104,7 @@ func TestTreeErrors(t *testing.T) {
 		}
 	})
 	t.Run("first in order", func(t *testing.T) {
-		_, err := artifact.Tar(t.Context(), io.Discard, unopenable{many(300)})
+		_, err := artifact.Tar(t.Context(), io.Discard, unopenableFS{many(300)})
 		if !strings.Contains(fmt.Sprint(err), `"d000/f00"`) {
 			t.Errorf("error %v does not name the first file", err)
 		}
@@ -121,25 +121,25 @@ type vanishingFS struct {
 func (f vanishingFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	list, err := fs.ReadDir(f.MapFS, name)
 	for i, entry := range list {
-		list[i] = fickleEntry{entry, f.err}
+		list[i] = vanishingEntry{entry, f.err}
 	}
 	return list, err
 }
 
-type fickleEntry struct {
+type vanishingEntry struct {
 	fs.DirEntry
 	err error
 }
 
-func (f fickleEntry) Info() (fs.FileInfo, error) {
+func (f vanishingEntry) Info() (fs.FileInfo, error) {
 	pipe, err := fs.Stat(fstest.MapFS{"p": {Mode: fs.ModeNamedPipe}}, "p")
 	return pipe, errors.Join(f.err, err)
 }
 
-// unopenable is a tree whose files cannot be opened.
-type unopenable struct{ fstest.MapFS }
+// unopenableFS is a tree whose files cannot be opened.
+type unopenableFS struct{ fstest.MapFS }
 
-func (u unopenable) Open(name string) (fs.File, error) {
+func (u unopenableFS) Open(name string) (fs.File, error) {
 	f, err := u.MapFS.Open(name)
 	if err != nil {
 		return nil, err
@@ -176,14 +176,14 @@ func TestWriterThatFails(t *testing.T) {
 	}
 }
 
-// stalling is a tree whose files block until a context ends, like files of a tree on a network.
-type stalling struct {
+// stallingFS is a tree whose files block until a context ends, like files of a tree on a network.
+type stallingFS struct {
 	fs.FS
 	ctx    context.Context
 	opened chan<- struct{}
 }
 
-func (s stalling) Open(name string) (fs.File, error) {
+func (s stallingFS) Open(name string) (fs.File, error) {
 	f, err := s.FS.Open(name)
 	if err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func (s stalling) Open(name string) (fs.File, error) {
 	case s.opened <- struct{}{}:
 	default:
 	}
-	return lyingFile{f, readerFunc(func([]byte) (int, error) {
+	return wrongSizeFile{f, readerFunc(func([]byte) (int, error) {
 		<-s.ctx.Done()
 		return 0, s.ctx.Err()
 	})}, nil
@@ -216,7 +216,7 @@ func TestCancel(t *testing.T) {
 				<-opened
 				cancel(stop)
 			}()
-			_, err := artifact.Pack(ctx, io.Discard, stalling{tree, ctx, opened})
+			_, err := artifact.Pack(ctx, io.Discard, stallingFS{tree, ctx, opened})
 			if !errors.Is(err, stop) && !errors.Is(err, context.Canceled) {
 				t.Errorf("error %v", err)
 			}

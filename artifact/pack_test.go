@@ -133,7 +133,7 @@ type latin1 struct{ fstest.MapFS }
 
 func (l latin1) ReadDir(string) ([]fs.DirEntry, error) {
 	entries, err := fs.ReadDir(l.MapFS, ".")
-	return []fs.DirEntry{renamed{entries[0], "gr\xfcn"}}, err
+	return []fs.DirEntry{renamedEntry{entries[0], "gr\xfcn"}}, err
 }
 
 func (l latin1) Open(name string) (fs.File, error) {
@@ -143,13 +143,13 @@ func (l latin1) Open(name string) (fs.File, error) {
 	return l.MapFS.Open(name)
 }
 
-// renamed is a directory entry under another name.
-type renamed struct {
+// renamedEntry is a directory entry under another name.
+type renamedEntry struct {
 	fs.DirEntry
 	name string
 }
 
-func (r renamed) Name() string { return r.name }
+func (r renamedEntry) Name() string { return r.name }
 
 func TestNameThatIsNotUTF8(t *testing.T) {
 	archive := tarOf(t, latin1{golden()})
@@ -164,40 +164,40 @@ func TestNameThatIsNotUTF8(t *testing.T) {
 	}
 }
 
-// entries is a tree whose root lists the given names, valid or not.
-type entries struct {
+// invalidNamesFS is a tree whose root lists the given names, valid or not.
+type invalidNamesFS struct {
 	fstest.MapFS
 	names []string
 }
 
-func (e entries) ReadDir(string) ([]fs.DirEntry, error) {
+func (e invalidNamesFS) ReadDir(string) ([]fs.DirEntry, error) {
 	list, err := fs.ReadDir(e.MapFS, ".")
 	var renamedList []fs.DirEntry
 	for _, name := range e.names {
-		renamedList = append(renamedList, renamed{list[0], name})
+		renamedList = append(renamedList, renamedEntry{list[0], name})
 	}
 	return renamedList, err
 }
 
 func TestHostileNames(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "a/b", "../a", `a\b`, "a\x00b"} {
-		_, err := artifact.Pack(t.Context(), io.Discard, entries{golden(), []string{name}})
+		_, err := artifact.Pack(t.Context(), io.Discard, invalidNamesFS{golden(), []string{name}})
 		if !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("name %q: %v, want fs.ErrInvalid", name, err)
 		}
 	}
 }
 
-// omitting is a tree that leaves out the entry of a directory.
-type omitting struct {
+// omittingFS is a tree that leaves out the entry of a directory.
+type omittingFS struct {
 	fstest.MapFS
 	dir string
 }
 
-func (o omitting) Omits(dir string) bool { return dir == o.dir }
+func (o omittingFS) Omits(dir string) bool { return dir == o.dir }
 
 func TestOmittedDirectory(t *testing.T) {
-	archive := tarOf(t, omitting{golden(), "bin"})
+	archive := tarOf(t, omittingFS{golden(), "bin"})
 	var names []string
 	for tr := tar.NewReader(bytes.NewReader(archive)); ; {
 		hdr, err := tr.Next()
@@ -209,7 +209,7 @@ func TestOmittedDirectory(t *testing.T) {
 	if want := []string{".", "a.txt", "bin/run.sh", "empty"}; !slices.Equal(names, want) {
 		t.Errorf("entries %q, want %q", names, want)
 	}
-	testenv.Equal(t, sum(tarOf(t, omitting{golden(), "."})), goldenTar, "the root can be omitted")
+	testenv.Equal(t, sum(tarOf(t, omittingFS{golden(), "."})), goldenTar, "the root can be omitted")
 }
 
 func TestLeftOutIsBounded(t *testing.T) {

@@ -38,9 +38,9 @@ func Read(r io.Reader, limit Limits) (_ *Tree, err error) {
 	defer wrap(&err, "read archive")
 	limit = limit.withDefaults()
 	source := &sourceReader{r: r, limit: limit.packed()}
-	content, err := uncompressed(source, limit)
+	content, err := decompress(source, limit)
 	if err != nil {
-		return nil, damaged(err, source)
+		return nil, readError(err, source)
 	}
 	spool, err := limit.Spool()
 	if err != nil {
@@ -50,7 +50,7 @@ func Read(r io.Reader, limit Limits) (_ *Tree, err error) {
 	err = in.read()
 	_ = content.Close() // only waits; errors of source are checked below
 	if err != nil {
-		err = damaged(err, source)
+		err = readError(err, source)
 	}
 	if failed := in.out.Flush(); failed != nil { // includes errors of earlier writes
 		err = fmt.Errorf("write spool: %w", failed)
@@ -61,8 +61,8 @@ func Read(r io.Reader, limit Limits) (_ *Tree, err error) {
 	return &Tree{spool: spool, dirs: in.dirs, report: in.report}, nil
 }
 
-// foreign has the first bytes of other formats, for a helpful error.
-var foreign = []struct{ magic, name string }{
+// otherFormats has the first bytes of other formats, for a helpful error.
+var otherFormats = []struct{ magic, name string }{
 	{"\xfd7zXZ\x00", "xz"},
 	{"BZh", "bzip2"},
 	{"PK\x03\x04", "zip"},
@@ -70,8 +70,8 @@ var foreign = []struct{ magic, name string }{
 	{"<", "HTML or XML"},
 }
 
-// uncompressed returns the tar stream in source, with the limits enforced.
-func uncompressed(source *sourceReader, limit Limits) (*guardReader, error) {
+// decompress returns the tar stream in source, with the limits enforced.
+func decompress(source *sourceReader, limit Limits) (*guardReader, error) {
 	buffered := bufio.NewReaderSize(source, 64<<10)
 	head, err := buffered.Peek(tarBlock)
 	if source.err != nil {
@@ -91,7 +91,7 @@ func uncompressed(source *sourceReader, limit Limits) (*guardReader, error) {
 			return &guardReader{ReadCloser: ahead, limit: limit, source: source, packed: true}, err
 		}
 	}
-	for _, f := range foreign {
+	for _, f := range otherFormats {
 		if bytes.HasPrefix(head, []byte(f.magic)) && !isTar {
 			return nil, fmt.Errorf("%w: it looks like %s", ErrFormat, f.name)
 		}
@@ -102,9 +102,9 @@ func uncompressed(source *sourceReader, limit Limits) (*guardReader, error) {
 	return &guardReader{ReadCloser: io.NopCloser(buffered), limit: limit, source: source}, nil
 }
 
-// damaged returns the cause of err: the source's own error first, then a limit; any other error of
+// readError returns the cause of err: the source's own error first, then a limit; any other error of
 // the decoders becomes an ErrFormat.
-func damaged(err error, source *sourceReader) error {
+func readError(err error, source *sourceReader) error {
 	var limit *LimitError
 	switch {
 	case source.err != nil:
@@ -139,11 +139,11 @@ type Limits struct {
 
 // withDefaults returns l with every number set.
 func (l Limits) withDefaults() Limits {
-	l.Bytes = bound(l.Bytes, 1<<30)
-	l.FileBytes = bound(l.FileBytes, 512<<20)
-	l.Entries = bound(l.Entries, 1_000_000)
-	l.NameBytes = bound(l.NameBytes, 4096)
-	l.Ratio = bound(l.Ratio, 1000)
+	l.Bytes = limitOrDefault(l.Bytes, 1<<30)
+	l.FileBytes = limitOrDefault(l.FileBytes, 512<<20)
+	l.Entries = limitOrDefault(l.Entries, 1_000_000)
+	l.NameBytes = limitOrDefault(l.NameBytes, 4096)
+	l.Ratio = limitOrDefault(l.Ratio, 1000)
 	if l.Temp == nil {
 		l.Temp = durable.TempFile
 	}
@@ -160,8 +160,8 @@ func (l Limits) Spool() (*os.File, error) {
 	return f, nil
 }
 
-// bound resolves one limit: zero means the default, negative means none.
-func bound[T int | int64](limit, standard T) T {
+// limitOrDefault resolves one limit: zero means the default, negative means none.
+func limitOrDefault[T int | int64](limit, standard T) T {
 	if limit < 0 {
 		return math.MaxInt
 	}
@@ -318,7 +318,7 @@ func (in *archiveIndexer) read() error {
 			return in.finish(last + int64(padding(last)))
 		}
 		if err == nil {
-			err = in.entry(hdr, tr)
+			err = in.addEntry(hdr, tr)
 		}
 		if err != nil {
 			return err
@@ -336,8 +336,8 @@ var leftOut = map[byte]fs.FileMode{
 	tar.TypeFifo:    fs.ModeNamedPipe,
 }
 
-// entry processes one entry.
-func (in *archiveIndexer) entry(hdr *tar.Header, content io.Reader) error {
+// addEntry processes one entry.
+func (in *archiveIndexer) addEntry(hdr *tar.Header, content io.Reader) error {
 	if in.entries++; in.entries > in.limit.Entries {
 		return &LimitError{What: "entries", Limit: int64(in.limit.Entries)}
 	}
@@ -357,7 +357,7 @@ func (in *archiveIndexer) entry(hdr *tar.Header, content io.Reader) error {
 	mode, isLeftOut := leftOut[hdr.Typeflag]
 	switch {
 	case isLeftOut:
-		in.report.leaveOut(name, mode)
+		in.report.addLeftOut(name, mode)
 	case isSparse(hdr):
 		return fmt.Errorf("%w: entry %q is sparse: make the archive without holes", ErrFormat, name)
 	case hdr.Typeflag == tar.TypeDir:
@@ -366,15 +366,15 @@ func (in *archiveIndexer) entry(hdr *tar.Header, content io.Reader) error {
 		if name != hdr.Name && len(in.report.Respelled) < maxLeftOut {
 			in.report.Respelled = append(in.report.Respelled, name)
 		}
-		return in.file(name, hdr, content)
+		return in.addFile(name, hdr, content)
 	default:
 		return fmt.Errorf("%w: entry %q has type %q", ErrFormat, name, hdr.Typeflag)
 	}
 	return nil
 }
 
-// file spools the content of one file.
-func (in *archiveIndexer) file(name string, hdr *tar.Header, content io.Reader) error {
+// addFile spools the content of one file.
+func (in *archiveIndexer) addFile(name string, hdr *tar.Header, content io.Reader) error {
 	if hdr.Size > in.limit.FileBytes {
 		return &LimitError{What: "bytes", Limit: in.limit.FileBytes, Name: name}
 	}
@@ -429,15 +429,15 @@ func (in *archiveIndexer) finish(end int64) error {
 	}
 	in.report.Dirs = 1 // the root
 	for _, dir := range slices.Sorted(maps.Keys(in.dirs)) {
-		if err := in.settle(dir); err != nil {
+		if err := in.finishDir(dir); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// settle sorts the nodes of a directory, keeps the last of each name, and counts the nodes.
-func (in *archiveIndexer) settle(dir string) error {
+// finishDir sorts the nodes of a directory, keeps the last of each name, and counts the nodes.
+func (in *archiveIndexer) finishDir(dir string) error {
 	all := in.dirs[dir]
 	slices.SortStableFunc(all, byName)
 	kept := all[:0]

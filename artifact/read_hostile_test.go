@@ -151,7 +151,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(plain)
 	f.Add(compressed(f, plain))
 	f.Add(zstandard(f, plain))
-	f.Add(append(skipped("size"), zstandard(f, plain, zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<10))...))
+	f.Add(append(skippableFrame("size"), zstandard(f, plain, zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<10))...))
 	f.Add(append(zstandard(f, plain[:512]), zstandard(f, plain[512:], zstd.WithSingleSegment(true))...))
 	f.Add(plain[:1000])
 	f.Add(archived(f))

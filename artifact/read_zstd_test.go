@@ -42,8 +42,8 @@ func stored(data []byte, log byte) []byte {
 	}
 }
 
-// skipped returns a skippable frame.
-func skipped(content string) []byte {
+// skippableFrame returns a skippable frame.
+func skippableFrame(content string) []byte {
 	return append(binary.LittleEndian.AppendUint32([]byte("\x53\x2a\x4d\x18"), uint32(len(content))), content...)
 }
 
@@ -59,8 +59,8 @@ func TestReadZstd(t *testing.T) {
 		"window of 128 MiB": stored(plain, 27),
 		"single segment":    zstandard(t, plain, zstd.WithSingleSegment(true), zstd.WithWindowSize(8<<20)),
 		"many frames":       append(zstandard(t, plain[:half]), zstandard(t, plain[half:])...),
-		"skipped first":     append(skipped("12345678"), zstandard(t, plain)...),
-		"skipped last":      append(zstandard(t, plain), skipped("table of contents")...),
+		"skipped first":     append(skippableFrame("12345678"), zstandard(t, plain)...),
+		"skipped last":      append(zstandard(t, plain), skippableFrame("table of contents")...),
 		"empty frame":       append(zstandard(t, nil, zstd.WithZeroFrames(true)), zstandard(t, plain)...),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestReadZstdRefuses(t *testing.T) {
 		"bad checksum":                {append(bytes.Clone(packed[:len(packed)-1]), packed[len(packed)-1]^1), "zstd"},
 		"damaged":                     {append(bytes.Clone(packed[:20]), bytes.Repeat([]byte{0xff}, 100)...), "zstd"},
 		"reserved block":              {header(0x00, 0x00, 0xff, 0xff, 0xff), "zstd"},
-		"skipped frame cut":           {append(bytes.Clone(packed), skipped("12345678")[:12]...), "unexpected EOF"},
-		"nothing but a skipped frame": {skipped("12345678"), "truncated"},
+		"skipped frame cut":           {append(bytes.Clone(packed), skippableFrame("12345678")[:12]...), "unexpected EOF"},
+		"nothing but a skipped frame": {skippableFrame("12345678"), "truncated"},
 		"gzip after zstd":             {append(bytes.Clone(packed), compressed(t, plain)...), "zstd"},
 		"content after the archive":   {append(bytes.Clone(packed), packed...), "data follows"},
 	}
@@ -115,13 +115,13 @@ func TestReadZstdRefuses(t *testing.T) {
 	}
 }
 
-// repeating reads p repeatedly, without end.
-type repeating struct {
+// repeatingReader reads p repeatedly, without end.
+type repeatingReader struct {
 	p    []byte
 	rest []byte
 }
 
-func (e *repeating) Read(b []byte) (int, error) {
+func (e *repeatingReader) Read(b []byte) (int, error) {
 	if len(e.rest) == 0 {
 		e.rest = e.p
 	}
@@ -139,11 +139,11 @@ func TestReadBombs(t *testing.T) {
 		want    string
 	}{
 		"zstd, zeros":                {bytes.NewReader(zstandard(t, make([]byte, 64<<20))), artifact.Limits{}, "for each compressed byte"},
-		"zstd, zeros in many frames": {&repeating{p: zstandard(t, make([]byte, 1<<20))}, artifact.Limits{}, "for each compressed byte"},
+		"zstd, zeros in many frames": {&repeatingReader{p: zstandard(t, make([]byte, 1<<20))}, artifact.Limits{}, "for each compressed byte"},
 		"zstd, bytes":                {bytes.NewReader(zstandard(t, archived(t, file("a", strings.Repeat("x", 2<<20))))), small, "1048576 bytes in the archive"},
-		"zstd, empty frames":         {&repeating{p: zstandard(t, nil, zstd.WithZeroFrames(true))}, small, "compressed bytes"},
-		"zstd, skipped frames":       {&repeating{p: skipped(strings.Repeat("x", 1000))}, small, "compressed bytes"},
-		"gzip, empty members":        {&repeating{p: compressed(t, nil)}, small, "compressed bytes"},
+		"zstd, empty frames":         {&repeatingReader{p: zstandard(t, nil, zstd.WithZeroFrames(true))}, small, "compressed bytes"},
+		"zstd, skipped frames":       {&repeatingReader{p: skippableFrame(strings.Repeat("x", 1000))}, small, "compressed bytes"},
+		"gzip, empty members":        {&repeatingReader{p: compressed(t, nil)}, small, "compressed bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := artifact.Read(test.archive, test.limit)

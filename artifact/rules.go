@@ -20,18 +20,18 @@ import (
 // Matching takes time linear in the number of patterns. Only the context bounds the cost of a tree
 // with its own ignore files.
 type Rules struct {
-	extra   []*pattern            // from spec.ignore
-	files   map[string][]*pattern // the others, by their domain
-	negated []*pattern
-	dropped atomic.Bool // something was ignored
+	extra      []*pattern            // from spec.ignore
+	files      map[string][]*pattern // the others, by their domain
+	negated    []*pattern
+	ignoredAny atomic.Bool // something was ignored
 
-	mu    sync.Mutex
-	known map[string]verdict // cached, by name
+	mu       sync.Mutex
+	verdicts map[string]verdict // cached, by name
 }
 
-// maxKnown is the maximum number of cached verdicts. The verdict of a directory is needed several
+// maxVerdicts is the maximum number of cached verdicts. The verdict of a directory is needed several
 // times, and again for each of its entries.
-const maxKnown = 1 << 14
+const maxVerdicts = 1 << 14
 
 // A verdict has the patterns that decide about a name, nil if there is none.
 type verdict struct {
@@ -43,7 +43,7 @@ func (p *pattern) excludes() bool { return p != nil && !p.Negate }
 
 // newRules compiles patterns, lowest priority first.
 func newRules(list []*pattern) *Rules {
-	r := &Rules{files: map[string][]*pattern{}, known: map[string]verdict{"": {}}}
+	r := &Rules{files: map[string][]*pattern{}, verdicts: map[string]verdict{"": {}}}
 	for i, p := range list {
 		p.order = i
 		if p.Negate {
@@ -74,7 +74,7 @@ func (r *Rules) Match(ctx context.Context, name string, dir bool) (rule Rule, ig
 		return Rule{}, false, err
 	}
 	if p.excludes() {
-		r.dropped.Store(true)
+		r.ignoredAny.Store(true)
 	}
 	return p.Rule, p.excludes(), nil
 }
@@ -83,7 +83,7 @@ func (r *Rules) Match(ctx context.Context, name string, dir bool) (rule Rule, ig
 // from a view of the rules, has no files, and the rules ignored something. Nil rules ignore
 // nothing.
 func (r *Rules) Emptied(packed Report) bool {
-	return r != nil && packed.Files == 0 && r.dropped.Load()
+	return r != nil && packed.Files == 0 && r.ignoredAny.Load()
 }
 
 // judge returns the verdict about name. A pattern that matches a directory matches everything in
@@ -93,7 +93,7 @@ func (r *Rules) judge(ctx context.Context, name string) (verdict, error) {
 		return verdict{}, context.Cause(ctx)
 	}
 	r.mu.Lock()
-	v, ok := r.known[name]
+	v, ok := r.verdicts[name]
 	r.mu.Unlock()
 	if ok {
 		return v, nil
@@ -106,18 +106,18 @@ func (r *Rules) judge(ctx context.Context, name string) (verdict, error) {
 	v = verdict{above.dir, above.dir}
 	parts, tried := strings.Split(strings.TrimPrefix(name, "/"), "/"), 0
 	base := parts[len(parts)-1]
-	for p := range r.applying(name) {
+	for p := range r.patternsFor(name) {
 		if tried++; tried%256 == 0 && ctx.Err() != nil {
 			return verdict{}, context.Cause(ctx)
 		}
 		if p == above.dir {
 			break
 		}
-		if base != p.plain && p.plain != "" && !(p.suffix && strings.HasSuffix(base, p.plain)) {
+		if base != p.literal && p.literal != "" && !(p.suffix && strings.HasSuffix(base, p.literal)) {
 			continue // fast path: most patterns do not need the matcher
 		}
 		at := parts[len(parts)-1:]
-		if p.whole {
+		if p.matchPath {
 			at = parts[p.depth:]
 		}
 		if p.match.Match(at, true) == gitignore.NoMatch {
@@ -133,10 +133,10 @@ func (r *Rules) judge(ctx context.Context, name string) (verdict, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.known) >= maxKnown {
-		r.known = map[string]verdict{"": {}}
+	if len(r.verdicts) >= maxVerdicts {
+		r.verdicts = map[string]verdict{"": {}}
 	}
-	r.known[name] = v
+	r.verdicts[name] = v
 	return v, nil
 }
 
@@ -144,8 +144,8 @@ func (r *Rules) judge(ctx context.Context, name string) (verdict, error) {
 // unusual names, such as ./a.
 func parentOf(name string) string { return name[:max(strings.LastIndexByte(name, '/'), 0)] }
 
-// applying yields the patterns whose domain contains name, highest priority first.
-func (r *Rules) applying(name string) iter.Seq[*pattern] {
+// patternsFor yields the patterns whose domain contains name, highest priority first.
+func (r *Rules) patternsFor(name string) iter.Seq[*pattern] {
 	return func(yield func(*pattern) bool) {
 		for list, dir := r.extra, name; ; list = r.files[dir] {
 			for _, p := range slices.Backward(list) {
@@ -189,7 +189,7 @@ func (p *pattern) mayMatchBelow(name string, parts []string) bool {
 		return true
 	case p.domain != "" && !strings.HasPrefix(name, domain):
 		return false
-	case !p.whole:
+	case !p.matchPath:
 		return true
 	}
 	parts = parts[p.depth:]
@@ -237,9 +237,9 @@ func (v view) Omits(dir string) bool {
 	return ignored && err == nil // the error is reported when dir is read
 }
 
-// admits reports whether the view shows name. It asks the tree for the type only if the rules treat
+// shows reports whether the view shows name. It asks the tree for the type only if the rules treat
 // files and directories differently.
-func (v view) admits(name string) (bool, error) {
+func (v view) shows(name string) (bool, error) {
 	if name == "." {
 		return true, context.Cause(v.ctx)
 	}
@@ -262,12 +262,12 @@ func (v view) admits(name string) (bool, error) {
 	return file, nil
 }
 
-// admitted calls do with the tree and name if the view shows name.
-func admitted[T any](v view, op, name string, do func(fs.FS, string) (T, error)) (result T, err error) {
+// callIfShown calls do with the tree and name if the view shows name.
+func callIfShown[T any](v view, op, name string, do func(fs.FS, string) (T, error)) (result T, err error) {
 	shown := false
 	if !validPath(name) {
 		err = fs.ErrInvalid
-	} else if shown, err = v.admits(name); err == nil && !shown {
+	} else if shown, err = v.shows(name); err == nil && !shown {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
@@ -278,7 +278,7 @@ func admitted[T any](v view, op, name string, do func(fs.FS, string) (T, error))
 
 // Open implements [fs.FS].
 func (v view) Open(name string) (fs.File, error) {
-	f, err := admitted(v, "open", name, fs.FS.Open)
+	f, err := callIfShown(v, "open", name, fs.FS.Open)
 	if err != nil {
 		return nil, err
 	}
@@ -293,19 +293,19 @@ func (v view) Open(name string) (fs.File, error) {
 }
 
 // Stat implements [fs.StatFS].
-func (v view) Stat(name string) (fs.FileInfo, error) { return admitted(v, "stat", name, fs.Stat) }
+func (v view) Stat(name string) (fs.FileInfo, error) { return callIfShown(v, "stat", name, fs.Stat) }
 
 // Lstat implements [fs.ReadLinkFS].
-func (v view) Lstat(name string) (fs.FileInfo, error) { return admitted(v, "lstat", name, fs.Lstat) }
+func (v view) Lstat(name string) (fs.FileInfo, error) { return callIfShown(v, "lstat", name, fs.Lstat) }
 
 // ReadLink implements [fs.ReadLinkFS].
 func (v view) ReadLink(name string) (string, error) {
-	return admitted(v, "readlink", name, fs.ReadLink)
+	return callIfShown(v, "readlink", name, fs.ReadLink)
 }
 
 // ReadDir implements [fs.ReadDirFS].
 func (v view) ReadDir(name string) ([]fs.DirEntry, error) {
-	entries, err := admitted(v, "readdir", name, fs.ReadDir)
+	entries, err := callIfShown(v, "readdir", name, fs.ReadDir)
 	if err != nil {
 		return nil, err
 	}
@@ -326,7 +326,7 @@ func (v view) ReadDir(name string) ([]fs.DirEntry, error) {
 		case shown:
 			list = append(list, e)
 		default:
-			v.rules.dropped.Store(true)
+			v.rules.ignoredAny.Store(true)
 		}
 	}
 	return list, nil

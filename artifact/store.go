@@ -257,7 +257,7 @@ func (s *Store) Check(a Artifact) (err error) {
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.intact(f), f.Close())
+	return errors.Join(s.checkIntact(f), f.Close())
 }
 
 // Verify hashes all of a and compares the digest. Its errors are those of [Store.Check].
@@ -313,10 +313,10 @@ func (s *Store) open(p storePath, digest string) (*storeFile, error) {
 	return &storeFile{f, p, info, digest}, nil
 }
 
-// intact checks that f has its digest. It hashes f unless the record of f is up to date.
-func (s *Store) intact(f *storeFile) error {
+// checkIntact checks that f has its digest. It hashes f unless the record of f is up to date.
+func (s *Store) checkIntact(f *storeFile) error {
 	algorithm, _, _ := strings.Cut(f.digest, ":")
-	switch found := s.recorded(f); {
+	switch found := s.recordedDigest(f); {
 	case found == f.digest:
 		return nil
 	case strings.HasPrefix(found, algorithm+":"):
@@ -338,7 +338,7 @@ func (s *Store) hash(ctx context.Context, f *storeFile) error {
 		found = corrupt.Got
 	}
 	if now, err1 := f.Stat(); err1 == nil && (err == nil || damaged) && now.Size() == f.info.Size() && now.ModTime().Equal(f.info.ModTime()) {
-		s.remember(f, found)
+		s.writeRecord(f, found)
 	}
 	return err
 }
@@ -368,13 +368,13 @@ func recordLine(f *storeFile, digest string) string {
 	return digest + " " + durable.StampOf(f.info).String() + "\n"
 }
 
-// remember records that f has digest.
-func (s *Store) remember(f *storeFile, digest string) {
+// writeRecord records that f has digest.
+func (s *Store) writeRecord(f *storeFile, digest string) {
 	s.root.WriteFile(f.record(), []byte(recordLine(f, digest)), 0o600)
 }
 
-// recorded returns the digest that the last full hash of f found, "" if f has changed since.
-func (s *Store) recorded(f *storeFile) string {
+// recordedDigest returns the digest that the last full hash of f found, "" if f has changed since.
+func (s *Store) recordedDigest(f *storeFile) string {
 	digest, line := s.readRecord(f.storePath)
 	if line != recordLine(f, digest) {
 		return ""

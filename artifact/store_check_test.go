@@ -13,7 +13,7 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 )
 
-func TestCheckNotices(t *testing.T) {
+func TestCheckDetectsChanges(t *testing.T) {
 	corrupt := func(err error) bool { var d *artifact.DigestError; return errors.As(err, &d) }
 	missing := func(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 	fine := func(err error) bool { return err == nil }

@@ -44,7 +44,7 @@ func (s *Store) walk(top string, levels int, visit func(name string, d fs.DirEnt
 		reached := strings.Count(name, "/")+1 == levels && name != top
 		switch {
 		case err != nil:
-			err = ignore(err, fs.ErrNotExist) // it is empty, or another process removed it
+			err = ignoreErr(err, fs.ErrNotExist) // it is empty, or another process removed it
 		case name == top && !d.IsDir():
 			err = &fs.PathError{Op: "readdir", Path: name, Err: errNotDir}
 		case reached && public:
@@ -94,7 +94,7 @@ func (s *Store) files(dir string) (list []stored, err error) {
 			if failed == nil {
 				list = append(list, stored{p, info})
 			}
-			err = errors.Join(err, ignore(failed, fs.ErrNotExist))
+			err = errors.Join(err, ignoreErr(failed, fs.ErrNotExist))
 		}
 	}
 	return list, err
@@ -155,7 +155,7 @@ func (s *Store) Prune(dir string, keep ...Artifact) (err error) {
 		switch {
 		case current[e.path()]:
 		case s.expired(now, list, i), s.keep >= 0 && kept >= s.keep:
-			err = errors.Join(err, s.drop(e.storePath))
+			err = errors.Join(err, s.removeArtifact(e.storePath))
 		default:
 			kept++
 		}
@@ -168,9 +168,9 @@ func (s *Store) expired(now time.Time, list []stored, i int) bool {
 	return s.keepFor >= 0 && i > 0 && now.Sub(list[i-1].info.ModTime()) > s.keepFor
 }
 
-// drop removes one artifact, its record, and its directory if it is then empty.
-func (s *Store) drop(p storePath) error {
-	err := ignore(s.root.Remove(p.path()), fs.ErrNotExist)
+// removeArtifact removes one artifact, its record, and its directory if it is then empty.
+func (s *Store) removeArtifact(p storePath) error {
+	err := ignoreErr(s.root.Remove(p.path()), fs.ErrNotExist)
 	if err == nil {
 		s.root.Remove(p.record()) // on errors, GC removes it later
 		s.root.Remove(p.folder())
@@ -186,7 +186,7 @@ func (s *Store) Withdraw(a Artifact) (err error) {
 	if err != nil {
 		return err
 	}
-	err = s.drop(p)
+	err = s.removeArtifact(p)
 	s.removeEmpty(p.dir)
 	return err
 }
@@ -264,7 +264,7 @@ func (s *Store) collect(ctx context.Context, dir string, c GCConfig) (removed []
 		}
 		var failed error
 		if !c.DryRun {
-			failed = s.drop(f.storePath)
+			failed = s.removeArtifact(f.storePath)
 		}
 		if failed == nil {
 			removed = append(removed, a)
@@ -332,7 +332,7 @@ func (s *Store) tidyFolder(dir string) error {
 			continue
 		}
 		if _, err1 := s.root.Lstat(dir + "/" + file); errors.Is(err1, fs.ErrNotExist) {
-			err = errors.Join(err, ignore(s.root.Remove(dir+"/"+e.Name()), fs.ErrNotExist))
+			err = errors.Join(err, ignoreErr(s.root.Remove(dir+"/"+e.Name()), fs.ErrNotExist))
 		}
 	}
 	s.removeEmpty(dir)

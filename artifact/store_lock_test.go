@@ -18,7 +18,7 @@ import (
 // sweeps do not disturb them.
 func TestLockOrdersWriters(t *testing.T) {
 	if dir := os.Getenv(childDir); dir != "" {
-		takeTurns(t, dir)
+		putConcurrently(t, dir)
 		return
 	}
 	dir := filepath.Join(t.TempDir(), "store")
@@ -27,7 +27,7 @@ func TestLockOrdersWriters(t *testing.T) {
 		cmd, _ := startChild(t, "TestLockOrdersWriters", dir)
 		others = append(others, cmd)
 	}
-	takeTurns(t, dir)
+	putConcurrently(t, dir)
 	for _, cmd := range others {
 		must(t, cmd.Wait())
 	}
@@ -83,8 +83,8 @@ func TestLockEnds(t *testing.T) {
 	testenv.Equal(t, len(files(t, dirs[1])), 1, "the cache holds")
 }
 
-// takeTurns puts and prunes an object in two stores, each with two goroutines.
-func takeTurns(t *testing.T, dir string) {
+// putConcurrently puts and prunes an object in two stores, each with two goroutines.
+func putConcurrently(t *testing.T, dir string) {
 	var wg sync.WaitGroup
 	inside := dir + ".inside" // exists while a goroutine holds the lock
 	for range 2 {

@@ -57,7 +57,7 @@ func (s *Store) Put(ctx context.Context, dir, file string, write func(io.Writer)
 
 // publish moves t to p, unless p already has the same content.
 func (s *Store) publish(ctx context.Context, t *tempFile, p storePath, digest string) (Artifact, error) {
-	kept, err := s.retain(ctx, p, digest)
+	kept, err := s.reuse(ctx, p, digest)
 	if err != nil {
 		return Artifact{}, err
 	}
@@ -66,7 +66,7 @@ func (s *Store) publish(ctx context.Context, t *tempFile, p storePath, digest st
 	} else {
 		now := s.now()
 		if err = s.root.Chtimes(t.name, now, now); err == nil {
-			err = s.place(t, p.path())
+			err = s.moveDurably(t, p.path())
 		}
 		if err != nil && t.name == "" {
 			err = errors.Join(err, s.root.Remove(p.path()))
@@ -80,13 +80,13 @@ func (s *Store) publish(ctx context.Context, t *tempFile, p storePath, digest st
 		return Artifact{}, err
 	}
 	defer f.Close()
-	s.remember(f, digest)
+	s.writeRecord(f, digest)
 	return s.describe(stored{p, f.info}, digest), nil
 }
 
-// retain reports whether p already has the content of digest; if so, it makes p the newest of its
+// reuse reports whether p already has the content of digest; if so, it makes p the newest of its
 // object.
-func (s *Store) retain(ctx context.Context, p storePath, digest string) (bool, error) {
+func (s *Store) reuse(ctx context.Context, p storePath, digest string) (bool, error) {
 	f, err := s.open(p, digest)
 	if err == nil {
 		err = errors.Join(s.hash(ctx, f), f.Close())
@@ -106,9 +106,9 @@ func (s *Store) retain(ctx context.Context, p storePath, digest string) (bool, e
 	return true, s.root.Chtimes(p.path(), now, now)
 }
 
-// place moves t to a path in the store, durably: first the content, then the entries of the
+// moveDurably moves t to a path in the store, durably: first the content, then the entries of the
 // directory and of each parent.
-func (s *Store) place(t *tempFile, name string) error {
+func (s *Store) moveDurably(t *tempFile, name string) error {
 	if err := t.Sync(); err != nil {
 		return err
 	}
@@ -132,16 +132,16 @@ func (s *Store) Temp() (_ *os.File, err error) {
 	return f.File, nil
 }
 
-// A sink accepts a limited number of bytes until its context ends. It remembers the first failure
+// A boundedWriter accepts a limited number of bytes until its context ends. It remembers the first failure
 // even if the caller ignores it.
-type sink struct {
+type boundedWriter struct {
 	ctx      context.Context
 	w        io.Writer
 	n, limit int64
 	err      error
 }
 
-func (s *sink) Write(b []byte) (n int, err error) {
+func (s *boundedWriter) Write(b []byte) (n int, err error) {
 	if s.err == nil {
 		s.err = s.ctx.Err()
 	}
@@ -175,7 +175,7 @@ func (w *putWriter) Write(p []byte) (n int, err error) {
 		m, err := w.file.Write(p[n:])
 		w.hash.Write(p[n : n+m])
 		n += m
-		if !durable.NoSpace(err) || !w.store.giveWay(2) {
+		if !durable.NoSpace(err) || !w.store.shrinkCache(2) {
 			w.err = err
 		}
 	}
@@ -230,7 +230,7 @@ func (s *Store) point(dir, name string, a Artifact) error {
 	if _, err := io.WriteString(t, p.path()); err != nil {
 		return err
 	}
-	return s.place(t, objectDir+"/"+dir+"/"+name)
+	return s.moveDurably(t, objectDir+"/"+dir+"/"+name)
 }
 
 // target returns the target of a pointer and when the pointer last changed.
@@ -260,7 +260,7 @@ func (s *Store) Lock(ctx context.Context, dir string) (unlock func(), err error)
 	if err := checkDir(dir); err != nil {
 		return nil, err
 	}
-	return s.locks.take(ctx, s.root, lockPath(dir))
+	return s.locks.acquire(ctx, s.root, lockPath(dir))
 }
 
 func lockPath(dir string) string { return objectDir + "/" + dir + "/.lock" }
@@ -285,7 +285,7 @@ func (s *Store) WithRoom(do func() error) error {
 		if !durable.NoSpace(err) {
 			return err
 		}
-		if s.giveWay(share) {
+		if s.shrinkCache(share) {
 			err = do()
 		}
 	}
@@ -305,9 +305,9 @@ func (s *Store) WithRoom(do func() error) error {
 		err, s.root.Name(), mebibytes(stored), cache)}
 }
 
-// giveWay deletes 1/share of the bytes in the cache, least recently used entries first. It reports
+// shrinkCache deletes 1/share of the bytes in the cache, least recently used entries first. It reports
 // whether it deleted anything.
-func (s *Store) giveWay(share int64) bool {
+func (s *Store) shrinkCache(share int64) bool {
 	if s.cache == nil {
 		return false
 	}

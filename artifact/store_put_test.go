@@ -55,7 +55,7 @@ func TestPutPublishes(t *testing.T) {
 	}
 }
 
-func TestPutKeepsWhatIsThere(t *testing.T) {
+func TestPutKeepsExisting(t *testing.T) {
 	c := newClock()
 	s, _ := openStore(t, artifact.StoreConfig{Now: c.Now})
 	first := put(t, s, object, "a.tar.gz", "one")

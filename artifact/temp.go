@@ -39,9 +39,9 @@ type tempFile struct {
 	root *os.Root
 	name string // "" after move
 
-	waiting int        // bytes written since the last sync was started
-	syncing sync.Mutex // held during a sync; guards failed
-	failed  error      // errors of earlier syncs, each of which reports it only once
+	unsynced int        // bytes written since the last sync was started
+	syncing  sync.Mutex // held during a sync; guards failed
+	failed   error      // errors of earlier syncs, each of which reports it only once
 }
 
 // syncEach is the number of bytes after which a sync starts in the background, while more are
@@ -51,8 +51,8 @@ const syncEach = 16 << 20
 // Write implements [io.Writer].
 func (f *tempFile) Write(p []byte) (int, error) {
 	n, err := f.File.Write(p)
-	if f.waiting += n; f.waiting >= syncEach && f.syncing.TryLock() {
-		f.waiting = 0
+	if f.unsynced += n; f.unsynced >= syncEach && f.syncing.TryLock() {
+		f.unsynced = 0
 		go func() {
 			defer f.syncing.Unlock()
 			f.failed = errors.Join(f.failed, f.File.Sync())
@@ -120,7 +120,7 @@ func (d tempDir) sweep(ctx context.Context) (Swept, error) {
 			}
 			f.Close()
 		}
-		err = errors.Join(err, ignore(err1, fs.ErrNotExist))
+		err = errors.Join(err, ignoreErr(err1, fs.ErrNotExist))
 	}
 	return swept, err
 }
@@ -159,17 +159,17 @@ func sameFile(root *os.Root, name string, f *os.File) (bool, error) {
 		return false, err
 	}
 	b, err := root.Lstat(name)
-	return err == nil && os.SameFile(a, b), ignore(err, fs.ErrNotExist)
+	return err == nil && os.SameFile(a, b), ignoreErr(err, fs.ErrNotExist)
 }
 
 // readDir lists a directory; one that does not exist is empty.
 func readDir(root *os.Root, name string) ([]fs.DirEntry, error) {
 	list, err := fs.ReadDir(root.FS(), name)
-	return list, ignore(err, fs.ErrNotExist)
+	return list, ignoreErr(err, fs.ErrNotExist)
 }
 
-// ignore returns err, or nil if err matches target.
-func ignore(err, target error) error {
+// ignoreErr returns err, or nil if err matches target.
+func ignoreErr(err, target error) error {
 	if errors.Is(err, target) {
 		return nil
 	}
@@ -186,23 +186,23 @@ func wrap(err *error, format string, args ...any) {
 // locks serializes the goroutines of this process, so that they need not poll for the lock of a
 // file. The zero value is ready to use.
 type locks struct {
-	turns sync.Map // name → chan struct{}, which has an element while a goroutine holds the lock
+	mutexes sync.Map // name → chan struct{}, which has an element while a goroutine holds the lock
 }
 
-// take waits until no other goroutine of this process holds the lock, then acquires the lock of the
+// acquire waits until no other goroutine of this process holds the lock, then acquires the lock of the
 // file name.
-func (l *locks) take(ctx context.Context, root *os.Root, name string) (unlock func(), err error) {
+func (l *locks) acquire(ctx context.Context, root *os.Root, name string) (unlock func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	value, _ := l.turns.LoadOrStore(name, make(chan struct{}, 1))
+	value, _ := l.mutexes.LoadOrStore(name, make(chan struct{}, 1))
 	turn := value.(chan struct{})
 	select {
 	case turn <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("held by another goroutine: %w", context.Cause(ctx))
 	}
-	f, err := await(ctx, func() (*os.File, error) { return createLocked(root, name, 0) })
+	f, err := poll(ctx, func() (*os.File, error) { return createLocked(root, name, 0) })
 	if err != nil {
 		<-turn
 		return nil, err
@@ -213,9 +213,9 @@ func (l *locks) take(ctx context.Context, root *os.Root, name string) (unlock fu
 	}), nil
 }
 
-// await calls try until it returns a file. It has to poll, as file systems do not report free
+// poll calls try until it returns a file. It has to poll, as file systems do not report free
 // locks.
-func await(ctx context.Context, try func() (*os.File, error)) (*os.File, error) {
+func poll(ctx context.Context, try func() (*os.File, error)) (*os.File, error) {
 	const longest = 50 * time.Millisecond
 	for wait := time.Millisecond; ; wait = min(2*wait, longest) {
 		if f, err := try(); f != nil || err != nil {

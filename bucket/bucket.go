@@ -71,9 +71,9 @@ func ETag(s string) string {
 type Access struct {
 	Spec         *source.BucketSpec
 	Secret       transport.Secret        // of spec.secretRef
-	Way          transport.Config        // for the endpoint: TLS of spec.certSecretRef, proxy of spec.proxySecretRef
+	Transport    transport.Config        // for the endpoint: TLS of spec.certSecretRef, proxy of spec.proxySecretRef
 	STS          transport.Secret        // of spec.sts.secretRef
-	STSWay       transport.Config        // for the token service: TLS of spec.sts.certSecretRef, the same proxy
+	STSTransport transport.Config        // for the token service: TLS of spec.sts.certSecretRef, the same proxy
 	SecretReader *transport.SecretReader // knows the values to redact in texts
 
 	login   source.LoginFunc
@@ -99,17 +99,17 @@ func newAccess(ctx context.Context, spec *source.BucketSpec, env source.Env, v *
 	proxy := read(spec.ProxySecretRef, "spec.proxySecretRef")
 	cert, stsCert := read(spec.CertSecretRef, "spec.certSecretRef"), read(sts.CertSecretRef, "spec.sts.certSecretRef")
 	if err == nil {
-		a.Way, err = way(cert, proxy, env)
+		a.Transport, err = transportConfig(cert, proxy, env)
 	}
 	if err == nil {
-		a.STSWay, err = way(stsCert, proxy, env)
+		a.STSTransport, err = transportConfig(stsCert, proxy, env)
 	}
 	return a, err
 }
 
-// way returns the transport settings for a server: the TLS settings of cert and
+// transportConfig returns the transport settings for a server: the TLS settings of cert and
 // the proxy of proxy, which uses the same TLS settings. Both Secrets may be empty.
-func way(cert, proxy transport.Secret, env source.Env) (c transport.Config, err error) {
+func transportConfig(cert, proxy transport.Secret, env source.Env) (c transport.Config, err error) {
 	c = transport.Outside(env)
 	c.Settings = transport.Settings("cert", cert, proxy)
 	if cert.Name != "" {
@@ -125,13 +125,13 @@ func way(cert, proxy transport.Secret, env source.Env) (c transport.Config, err 
 	return c, err
 }
 
-// identity returns a hash that identifies the bucket and the credentials used to
+// identityHash returns a hash that identifies the bucket and the credentials used to
 // read it. It covers the namespace, the content of the Secrets, and all fields of
 // the spec that select the bucket or the credentials.
-func (a *Access) identity(namespace string) string {
+func (a *Access) identityHash(namespace string) string {
 	spec := *a.Spec
 	spec.Prefix, spec.Ignore, spec.Suspend, spec.Interval, spec.Timeout = "", nil, false, 0, 0
-	text, _ := json.Marshal([]any{namespace, spec, a.Way.Settings, a.STSWay.Settings, a.Secret, a.STS})
+	text, _ := json.Marshal([]any{namespace, spec, a.Transport.Settings, a.STSTransport.Settings, a.Secret, a.STS})
 	sum := sha256.Sum256(text)
 	return string(sum[:])
 }
@@ -146,13 +146,13 @@ func (a *Access) LogIn(ctx context.Context, at *url.URL) (source.Credential, err
 	if a.login == nil {
 		return source.Credential{}, errors.ErrUnsupported
 	}
-	return a.SecretReader.LogIn(ctx, a.login, a.Way, source.LoginRequest{Provider: a.Spec.Provider, URL: at, ServiceAccount: a.Spec.ServiceAccountName})
+	return a.SecretReader.LogIn(ctx, a.login, a.Transport, source.LoginRequest{Provider: a.Spec.Provider, URL: at, ServiceAccount: a.Spec.ServiceAccountName})
 }
 
 // Identity returns the tokens that [Access.LogIn] issues. It returns nil, without an
 // error, if spec.serviceAccountName is not set and the program has no identity for the bucket.
-func (a *Access) Identity(ctx context.Context, at *url.URL) (*Issued, error) {
-	tokens, err := NewIssued(ctx, func(ctx context.Context) (source.Credential, error) { return a.LogIn(ctx, at) })
+func (a *Access) Identity(ctx context.Context, at *url.URL) (*CredentialCache, error) {
+	tokens, err := NewCredentialCache(ctx, func(ctx context.Context) (source.Credential, error) { return a.LogIn(ctx, at) })
 	switch {
 	case err == nil:
 		return tokens, nil
@@ -216,23 +216,23 @@ func (a *Access) ConcealQuery(query string) {
 // signature matches the query parameter that holds a signature.
 var signature = regexp.MustCompile(`(?i)(?:^|&)sig=([^&]*)`)
 
-// Issued caches a credential that a service issues. It replaces the credential after
+// A CredentialCache caches a credential that a service issues. It replaces the credential after
 // four fifths of its lifetime, and when the server refuses it. A credential with less
 // than ten seconds left indicates a wrong clock; it is used until it is refused.
-// Issued is safe for concurrent use.
-type Issued struct {
-	issue func(context.Context) (source.Credential, error)
-	mu    sync.Mutex // held while a credential is issued: the contexts of all waiting callers end with the same step
-	held  *source.Credential
-	until time.Time // when to replace held; zero: only when it is refused
+// A CredentialCache is safe for concurrent use.
+type CredentialCache struct {
+	issue  func(context.Context) (source.Credential, error)
+	mu     sync.Mutex // held while a credential is issued: the contexts of all waiting callers end with the same step
+	cached *source.Credential
+	until  time.Time // when to replace held; zero: only when it is refused
 }
 
 const minLife = 10 * time.Second
 
-// NewIssued returns a cache of the credentials that issue returns. It calls issue
+// NewCredentialCache returns a cache of the credentials that issue returns. It calls issue
 // once, and returns its error.
-func NewIssued(ctx context.Context, issue func(context.Context) (source.Credential, error)) (*Issued, error) {
-	i := &Issued{issue: issue}
+func NewCredentialCache(ctx context.Context, issue func(context.Context) (source.Credential, error)) (*CredentialCache, error) {
+	i := &CredentialCache{issue: issue}
 	_, err := i.Get(ctx, nil)
 	return i, err
 }
@@ -240,19 +240,19 @@ func NewIssued(ctx context.Context, issue func(context.Context) (source.Credenti
 // Get returns the credential to use, but never refused, which may be nil: if refused
 // is the cached credential, Get replaces it. Errors are those of issuing and of ctx,
 // and a *[source.StepError] when the issued credential cannot be sent.
-func (i *Issued) Get(ctx context.Context, refused *source.Credential) (*source.Credential, error) {
+func (i *CredentialCache) Get(ctx context.Context, refused *source.Credential) (*source.Credential, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if i.held != nil && i.held != refused && (i.until.IsZero() || time.Now().Before(i.until)) {
-		return i.held, nil
+	if i.cached != nil && i.cached != refused && (i.until.IsZero() || time.Now().Before(i.until)) {
+		return i.cached, nil
 	}
-	if i.held != nil && i.held == refused && i.held.Refused != nil {
-		i.held.Refused()
+	if i.cached != nil && i.cached == refused && i.cached.Refused != nil {
+		i.cached.Refused()
 	}
-	i.held = nil
+	i.cached = nil
 	c, err := i.issue(ctx)
 	if err != nil {
 		return nil, err
@@ -261,18 +261,18 @@ func (i *Issued) Get(ctx context.Context, refused *source.Credential) (*source.C
 	if c.Username+c.Token == "" || c.Username != "" && c.Password == "" || strings.ContainsFunc(c.Username+c.Token, unsendable) {
 		return nil, Failed("AuthenticationFailed", errors.New("log in: the answer holds no token that can be sent"))
 	}
-	i.held, i.until = &c, time.Time{}
+	i.cached, i.until = &c, time.Time{}
 	if left := time.Until(c.Expires); left >= minLife {
 		i.until = time.Now().Add(left / 5 * 4)
 	}
-	return i.held, nil
+	return i.cached, nil
 }
 
 // A Bearer is a round tripper that adds a bearer token to each request. If the
 // server answers 401, it retries the request once with a new token.
 type Bearer struct {
 	Next   http.RoundTripper // must be set before the first request
-	Tokens *Issued
+	Tokens *CredentialCache
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -344,7 +344,7 @@ func (s *TokenService) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	if err == nil {
-		e := s.access.Refused(resp, nil)
+		e := s.access.ReadRefusal(resp, nil)
 		if e.Refused = e.Status/100 == 4 && e.Status != http.StatusTooManyRequests && e.Status != http.StatusRequestTimeout; e.Refused {
 			e.Hint = cmp.Or(e.Hint, s.hint) // the status is not about the bucket
 		}

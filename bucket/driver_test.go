@@ -228,8 +228,8 @@ func folder(t *testing.T, nameContent ...string) string {
 	return dir
 }
 
-// TestStandIn checks that a local directory yields the same files as a bucket with that content.
-func TestStandIn(t *testing.T) {
+// TestLocalDirectory checks that a local directory yields the same files as a bucket with that content.
+func TestLocalDirectory(t *testing.T) {
 	files := []string{
 		"a", "1", "app/x.yaml", "2", "app/x.log", "3", "app/sub/y", "4", "apps", "5", "app-2/z", "6", ".git/config", "7",
 		"app/.sourceignore", "x.yaml\n", "b[c]/d {x}", "8", "b/d", "9",
@@ -307,9 +307,9 @@ func written(t *testing.T, o source.Origin, rev source.Revision) (report source.
 	return report, files
 }
 
-// TestStandInName checks that local directories are looked up by endpoint and bucket name,
+// TestLocalDirectoryName checks that local directories are looked up by endpoint and bucket name,
 // without the signature.
-func TestStandInName(t *testing.T) {
+func TestLocalDirectoryName(t *testing.T) {
 	dir := folder(t, "a", "1")
 	for endpoint, name := range map[string]string{
 		"store.example":                     "store.example/stuff",
@@ -323,7 +323,7 @@ func TestStandInName(t *testing.T) {
 	}
 }
 
-func TestStandInFails(t *testing.T) {
+func TestLocalDirectoryFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		dir  string
 		is   error
@@ -352,8 +352,8 @@ func TestStandInFails(t *testing.T) {
 
 func ref(name string) *source.LocalReference { return &source.LocalReference{Name: name} }
 
-// everything sets all references to Secrets.
-func everything(s *source.BucketSpec) {
+// setAllSecrets sets all references to Secrets.
+func setAllSecrets(s *source.BucketSpec) {
 	s.SecretRef, s.CertSecretRef, s.ProxySecretRef = ref("creds"), ref("tls"), ref("proxy")
 	s.STS = &source.BucketSTSSpec{Provider: "ldap", Endpoint: "https://sts.example", SecretRef: ref("sts"), CertSecretRef: ref("ststls")}
 }
@@ -370,7 +370,7 @@ func TestAccess(t *testing.T) {
 		"default/proxy":  sourcetest.Secret("address", "http://proxy.example:3128", "username", "u", "password", "p"),
 	}
 	d := newMemory("a", "1")
-	_, _, err := d.origin(newBucket(everything), source.Env{Secrets: held}).Resolve(t.Context(), nil)
+	_, _, err := d.origin(newBucket(setAllSecrets), source.Env{Secrets: held}).Resolve(t.Context(), nil)
 	must(t, err)
 	for name, c := range map[string]struct {
 		secret string
@@ -390,7 +390,7 @@ func TestAccess(t *testing.T) {
 		if bad["default/"+c.secret] = sourcetest.Secret(c.data...); c.data == nil {
 			delete(bad, "default/"+c.secret)
 		}
-		_, _, err := d.origin(newBucket(everything), source.Env{Secrets: bad}).Resolve(t.Context(), nil)
+		_, _, err := d.origin(newBucket(setAllSecrets), source.Env{Secrets: bad}).Resolve(t.Context(), nil)
 		step, ok := errors.AsType[*source.StepError](err)
 		if !ok || step.Reason != "AuthenticationFailed" || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: %v", name, err)

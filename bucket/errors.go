@@ -30,7 +30,7 @@ type StatusError struct {
 	Doing   string        // for example "list objects"
 	Status  int           // HTTP status; 0 if unknown
 	Code    string        // of the store, for example NoSuchBucket
-	Message string        // of the store, redacted by [Access.Said]
+	Message string        // of the store, redacted by [Access.CleanText]
 	Region  string        // of the bucket, if an S3 store sent one; it is not validated
 	After   time.Duration // the store's Retry-After; 0 if it sent none
 	Hint    string        // what the user can do, "" if unknown
@@ -70,18 +70,18 @@ func (e *StatusError) Is(target error) bool {
 func (e *StatusError) RetryAfter() time.Duration { return e.After }
 
 const (
-	maxRefusal = 64 << 10 // bytes of a response that are read
-	maxSaid    = 256      // bytes of a server's text in errors
-	maxSkew    = 5 * time.Minute
+	maxRefusal    = 64 << 10 // bytes of a response that are read
+	maxServerText = 256      // bytes of a server's text in errors
+	maxSkew       = 5 * time.Minute
 )
 
 var codeForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
-// Refused reads and closes a response that refuses a request, and returns its content.
+// ReadRefusal reads and closes a response that refuses a request, and returns its content.
 // The body is the XML of S3 and Azure, the JSON of Google and of OAuth (RFC 6749 section
 // 5.2), or plain text. hints tell the user what to do, by code or, for other codes, by
 // status. secrets are values to redact in addition to those of a.SecretReader.
-func (a *Access) Refused(resp *http.Response, hints map[string]string, secrets ...string) *StatusError {
+func (a *Access) ReadRefusal(resp *http.Response, hints map[string]string, secrets ...string) *StatusError {
 	e := &StatusError{Status: resp.StatusCode}
 	e.After, _ = transport.RetryAfter(resp.Header, time.Now())
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // a partial message is still useful
@@ -89,11 +89,11 @@ func (a *Access) Refused(resp *http.Response, hints map[string]string, secrets .
 	if resp.Header.Get("Content-Encoding") != "" { // the body is compressed
 		text = nil
 	}
-	code, message, region := saidIn(text, resp.Header.Get("Content-Type"))
-	if code = a.Said(cmp.Or(resp.Header.Get("X-Ms-Error-Code"), code), secrets...); codeForm.MatchString(code) {
+	code, message, region := parseRefusal(text, resp.Header.Get("Content-Type"))
+	if code = a.CleanText(cmp.Or(resp.Header.Get("X-Ms-Error-Code"), code), secrets...); codeForm.MatchString(code) {
 		e.Code = code
 	}
-	e.Message, e.Region = strings.TrimSuffix(a.Said(message, secrets...), "."), cmp.Or(region, resp.Header.Get("X-Amz-Bucket-Region"))
+	e.Message, e.Region = strings.TrimSuffix(a.CleanText(message, secrets...), "."), cmp.Or(region, resp.Header.Get("X-Amz-Bucket-Region"))
 	e.Hint = cmp.Or(hints[e.Code], hints[strconv.Itoa(e.Status)])
 	date, err := http.ParseTime(resp.Header.Get("Date"))
 	switch {
@@ -102,7 +102,7 @@ func (a *Access) Refused(resp *http.Response, hints map[string]string, secrets .
 	case e.Status/100 == 3 && e.Hint == "":
 		e.Hint = "redirects are not followed: check spec.endpoint"
 		if to, err := resp.Location(); err == nil {
-			e.Hint = fmt.Sprintf("it redirects to %s, which is not followed: check spec.endpoint", a.Said(to.Scheme+"://"+to.Host, secrets...))
+			e.Hint = fmt.Sprintf("it redirects to %s, which is not followed: check spec.endpoint", a.CleanText(to.Scheme+"://"+to.Host, secrets...))
 		}
 	case e.Status == http.StatusBadRequest && resp.Request.URL.Scheme == "http" && strings.Contains(string(text), "HTTPS"):
 		e.Hint = "the server speaks TLS: remove spec.insecure, or write https://"
@@ -110,8 +110,8 @@ func (a *Access) Refused(resp *http.Response, hints map[string]string, secrets .
 	return e
 }
 
-// saidIn parses the body of a refusal. The results are empty if the body has none.
-func saidIn(text []byte, kind string) (code, message, region string) {
+// parseRefusal parses the body of a refusal. The results are empty if the body has none.
+func parseRefusal(text []byte, kind string) (code, message, region string) {
 	var body struct {
 		Code, Message, Region string
 
@@ -144,10 +144,10 @@ func saidIn(text []byte, kind string) (code, message, region string) {
 	return code, message, region
 }
 
-// Said returns a server's text in a form that can be shown to users: one line of at
+// CleanText returns a server's text in a form that can be shown to users: one line of at
 // most about 256 bytes, without secrets.
-func (a *Access) Said(text string, secrets ...string) string {
-	return redact.Excerpt(text, maxSaid, append(a.SecretReader.Values(), secrets...)...)
+func (a *Access) CleanText(text string, secrets ...string) string {
+	return redact.Excerpt(text, maxServerText, append(a.SecretReader.Values(), secrets...)...)
 }
 
 // CheckPart returns an error if the header of a response shows that the body is not
@@ -158,7 +158,7 @@ func (a *Access) CheckPart(resp *http.Response, o Object, offset int64) error {
 	part := fmt.Sprintf("bytes %d-%d/%d", offset, o.Size-1, o.Size)
 	switch {
 	case tag != o.ETag:
-		return fmt.Errorf("%w: its ETag was %q, and is %q", ErrChanged, a.Said(o.ETag), a.Said(tag, proof))
+		return fmt.Errorf("%w: its ETag was %q, and is %q", ErrChanged, a.CleanText(o.ETag), a.CleanText(tag, proof))
 	case offset > 0 && (resp.StatusCode != http.StatusPartialContent || resp.Header.Get("Content-Range") != part):
 		return fmt.Errorf("the answer is another part of it than %s", part)
 	case offset == 0 && resp.StatusCode != http.StatusOK:
@@ -174,7 +174,7 @@ func (a *Access) CheckPart(resp *http.Response, o Object, offset int64) error {
 // says what to do when only one of the two ends speaks TLS. Explain sets Doing of a
 // [*StatusError], and wraps the cause of ctx and a [*source.StepError] unchanged.
 func (a *Access) Explain(ctx context.Context, doing string, err error, secrets ...string) error {
-	if e, ok := errors.AsType[*explained](err); ok { // an SDK has wrapped it
+	if e, ok := errors.AsType[*redactedError](err); ok { // an SDK has wrapped it
 		return e
 	}
 	if e, ok := errors.AsType[*source.StepError](err); ok { // no token was issued
@@ -191,7 +191,7 @@ func (a *Access) Explain(ctx context.Context, doing string, err error, secrets .
 		err = e.Err // drops the URL
 	}
 	plain := err.Error()
-	text := a.Said(plain, secrets...)
+	text := a.CleanText(plain, secrets...)
 	large, isLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case isLarge:
@@ -203,14 +203,14 @@ func (a *Access) Explain(ctx context.Context, doing string, err error, secrets .
 	case strings.HasPrefix(plain, "failed to parse Location header"): // the error quotes the header
 		text = "redirect without a valid address"
 	}
-	return &explained{doing + ": " + cmp.Or(text, "the answer is invalid"), err}
+	return &redactedError{doing + ": " + cmp.Or(text, "the answer is invalid"), err}
 }
 
-// An explained error has a text that contains no secrets.
-type explained struct {
+// An redactedError (A) error has a text that contains no secrets.
+type redactedError struct {
 	text string
 	error
 }
 
-func (e *explained) Error() string { return e.text }
-func (e *explained) Unwrap() error { return e.error }
+func (e *redactedError) Error() string { return e.text }
+func (e *redactedError) Unwrap() error { return e.error }

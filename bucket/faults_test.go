@@ -13,24 +13,24 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A chaos answers requests correctly or with faults, at random.
-type chaos struct {
+// A faultInjector answers requests correctly or with faults, at random.
+type faultInjector struct {
 	r    *bucketHistory
 	rate int // percentage of requests with a fault
 
 	mu     sync.Mutex
 	random *rand.Rand
-	calm   bool // requests do not change the bucket; some are still served after the run that sent them
+	frozen bool // requests do not change the bucket; some are still served after the run that sent them
 }
 
-func (c *chaos) n(below int) int {
+func (c *faultInjector) n(below int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.random.IntN(below)
 }
 
 // change replaces one object by content of a random size, or removes it.
-func (c *chaos) change() {
+func (c *faultInjector) change() {
 	content := strings.Repeat(fmt.Sprintf("%08d\n", c.n(1000)), []int{1, 10, 3000, 20000}[c.n(4)])
 	if c.n(3) == 0 {
 		content = ""
@@ -38,24 +38,24 @@ func (c *chaos) change() {
 	c.r.put(fmt.Sprintf("%c/%d", 'a'+c.n(3), c.n(4)), content)
 }
 
-// meanwhile changes the bucket during a request, unless c is calm.
-func (c *chaos) meanwhile() {
+// changeDuringRequest changes the bucket during a request, unless c is frozen.
+func (c *faultInjector) changeDuringRequest() {
 	c.mu.Lock()
-	calm := c.calm
+	calm := c.frozen
 	c.mu.Unlock()
 	if !calm {
 		c.change()
 	}
 }
 
-func (c *chaos) setCalm(calm bool) {
+func (c *faultInjector) setFrozen(calm bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.calm = calm
+	c.frozen = calm
 }
 
 // serve answers a request, with a fault or without.
-func (c *chaos) serve(w http.ResponseWriter, q *http.Request, next http.Handler) {
+func (c *faultInjector) serve(w http.ResponseWriter, q *http.Request, next http.Handler) {
 	refuse := func(d *testenv.Defect) {
 		d.Header.Set("Retry-After", "0")
 		for k, v := range d.Header {
@@ -86,13 +86,13 @@ func (c *chaos) serve(w http.ResponseWriter, q *http.Request, next http.Handler)
 		http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	case 4:
-		c.meanwhile()
+		c.changeDuringRequest()
 		next.ServeHTTP(w, q)
 	case 5:
 		next.ServeHTTP(w, q)
-		c.meanwhile()
+		c.changeDuringRequest()
 	case 6:
-		c.meanwhile()
+		c.changeDuringRequest()
 		testenv.Without("If-Match").Handler(w, q, next)
 	case 7:
 		testenv.Without("Range").Handler(w, q, next)
@@ -114,9 +114,9 @@ func TestFaults(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			r := newScene(t, testenv.StoreConfig{AccessKey: "AKIA", SecretKey: canary, PageSize: []int{0, 0, 0, 3}[seed%4]})
+			r := newBucketHistory(t, testenv.StoreConfig{AccessKey: "AKIA", SecretKey: canary, PageSize: []int{0, 0, 0, 3}[seed%4]})
 			r.paged = seed%4 == 3
-			c := &chaos{r: r, random: rand.New(rand.NewPCG(seed, 0)), rate: []int{5, 15, 40}[seed%3]}
+			c := &faultInjector{r: r, random: rand.New(rand.NewPCG(seed, 0)), rate: []int{5, 15, 40}[seed%3]}
 			for range 10 {
 				c.change()
 			}
@@ -130,20 +130,20 @@ func TestFaults(t *testing.T) {
 				}
 				if c.n(3) == 0 {
 					r.s.Break(nil)
-					c.setCalm(true)
-					r.settles(obj)
-					c.setCalm(false)
+					c.setFrozen(true)
+					r.requireCurrent(obj)
+					c.setFrozen(false)
 				}
 			}
 		})
 	}
 }
 
-// settles reconciles obj and checks that the artifact is the current content of the bucket.
-func (r *bucketHistory) settles(obj *source.Bucket) {
+// requireCurrent reconciles obj and checks that the artifact is the current content of the bucket.
+func (r *bucketHistory) requireCurrent(obj *source.Bucket) {
 	r.Helper()
 	r.mu.Lock()
-	r.held = []map[string]string{r.b.Contents()}
+	r.states = []map[string]string{r.b.Contents()}
 	r.mu.Unlock()
 	paged := r.paged
 	r.paged = false

@@ -75,15 +75,15 @@ func (c *content) pack(ctx context.Context, out *output) (report source.Report, 
 		}
 	})
 	if f.previous != nil {
-		report.Notes = append(report.Notes, fmt.Sprintf("%d of %d objects are unchanged and were copied from the artifact before", len(f.previous.same), total))
+		report.Notes = append(report.Notes, fmt.Sprintf("%d of %d objects are unchanged and were copied from the artifact before", len(f.previous.unchanged), total))
 	}
-	out.failed = f.cancel
+	out.cancel = f.cancel
 	report.Report, err = f.pack(func(ctx context.Context) (artifact.Report, error) { return c.origin.env.Cache.Pack(ctx, out, f.tree) })
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%d of %d objects arrived: %w", f.arrived, total, err)
 	}
 	if err == nil {
-		c.remember(out.Writer)
+		c.cacheIndex(out.Writer)
 	}
 	return report, err
 }
@@ -92,14 +92,14 @@ func (c *content) pack(ctx context.Context, out *output) (report source.Report, 
 type output struct {
 	io.Writer
 	err    error
-	failed context.CancelCauseFunc
+	cancel context.CancelCauseFunc
 }
 
 func (o *output) Write(p []byte) (int, error) {
 	n, err := o.Writer.Write(p)
 	if err != nil {
 		o.err = err
-		o.failed(err)
+		o.cancel(err)
 	}
 	return n, err
 }
@@ -121,10 +121,10 @@ func (c *content) Close() error {
 // Limits of reading ahead of packing. Objects acquire memory in the order of the
 // archive, so a read that has begun never waits for a later object.
 const (
-	maxRequests = 64       // concurrent requests for objects
-	maxAhead    = 8 << 20  // bytes of an object that is read ahead; larger objects are streamed when packing reaches them
-	allAhead    = 16 << 20 // bytes of all objects that are read ahead
-	minShare    = 64 << 10 // bytes that each object counts for at least
+	maxRequests   = 64       // concurrent requests for objects
+	maxAhead      = 8 << 20  // bytes of an object that is read ahead; larger objects are streamed when packing reaches them
+	maxAheadTotal = 16 << 20 // bytes of all objects that are read ahead
+	minShare      = 64 << 10 // bytes that each object counts for at least
 )
 
 // A fetch reads the objects of a tree ahead of packing: several at a time, started
@@ -146,7 +146,7 @@ type fetch struct {
 
 // newFetch prepares to fetch the files of s. It takes ownership of previous, which may be nil.
 func newFetch(ctx context.Context, s *snapshot, previous *previousArtifact, report func(arrived int)) *fetch {
-	f := &fetch{driver: s.driver, previous: previous, memory: semaphore.NewWeighted(allAhead), report: report, arrivals: map[int]chan io.ReadCloser{}}
+	f := &fetch{driver: s.driver, previous: previous, memory: semaphore.NewWeighted(maxAheadTotal), report: report, arrivals: map[int]chan io.ReadCloser{}}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	f.tree = newTree(s.files, s.state.Ignore.text(), f.open)
 	return f
@@ -180,8 +180,8 @@ func (f *fetch) arrival(i int) chan io.ReadCloser {
 	return f.arrivals[i]
 }
 
-// arrive counts one object as arrived, and reports progress.
-func (f *fetch) arrive() {
+// countArrival counts one object as arrived, and reports progress.
+func (f *fetch) countArrival() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.arrived++
@@ -204,14 +204,14 @@ func (f *fetch) readAhead() {
 		case o.Key == ignoreFile || f.streamed(o):
 			continue
 		case o.Size == 0: // no request is needed
-			f.arrive()
+			f.countArrival()
 			continue
 		case o.Size > maxAhead:
 			read := make(chan struct{})
 			f.arrival(i) <- &prefetched{f.previous.find(o), func() { close(read) }}
 			select {
 			case <-read:
-				f.arrive()
+				f.countArrival()
 			case <-f.ctx.Done():
 				return
 			}
@@ -247,7 +247,7 @@ func (f *fetch) read(i int, share int64, r io.Reader) {
 		f.cancel(fmt.Errorf("%s: %w", quoted(o.Key), err))
 		return
 	}
-	f.arrive()
+	f.countArrival()
 	f.arrival(i) <- &prefetched{bytes.NewReader(data), func() { f.memory.Release(share) }}
 }
 
@@ -255,11 +255,11 @@ func (f *fetch) read(i int, share int64, r io.Reader) {
 // streamed. Close calls giveBack, for example to release memory.
 type prefetched struct {
 	io.Reader
-	giveBack func()
+	release func()
 }
 
 func (a *prefetched) Close() error {
-	a.giveBack()
+	a.release()
 	return nil
 }
 
@@ -272,7 +272,7 @@ func (f *fetch) open(o Object, i int) (io.ReadCloser, error) {
 		r := &objectReader{ctx: f.ctx, driver: f.driver, object: o}
 		return &prefetched{r, func() {
 			if r.Close(); r.done == o.Size {
-				f.arrive()
+				f.countArrival()
 			}
 		}}, nil
 	}
@@ -306,7 +306,7 @@ type objectReader struct {
 
 	body   io.ReadCloser   // nil: Read opens it
 	conn   context.Context // of body
-	end    context.CancelCauseFunc
+	cancel context.CancelCauseFunc
 	watch  *time.Timer
 	breaks int   // in a row
 	first  int64 // value of done at the first of these breaks
@@ -337,7 +337,7 @@ func (r *objectReader) read(p []byte) (n int, err error) {
 			end(nil)
 			return 0, r.broken(err)
 		}
-		r.body, r.conn, r.end = body, conn, end
+		r.body, r.conn, r.cancel = body, conn, end
 		r.watch = time.AfterFunc(stallAfter, func() { end(errStalled) })
 	}
 	r.watch.Reset(stallAfter)
@@ -399,7 +399,7 @@ func moved(how string) error {
 // Close implements [io.Closer].
 func (r *objectReader) Close() error {
 	if r.body != nil {
-		r.end(nil)
+		r.cancel(nil)
 		r.body.Close()
 		r.body = nil
 	}

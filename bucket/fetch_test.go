@@ -56,11 +56,11 @@ func (s *sizedStore) Open(ctx context.Context, o Object, offset int64) (io.ReadC
 // body returns the content of o from offset to end.
 func body(o Object, offset, end int64) io.ReadCloser {
 	from := int64(crc32.ChecksumIEEE([]byte(o.Key + " " + o.ETag)))
-	return io.NopCloser(io.NewSectionReader(endless{}, from+offset, end-offset))
+	return io.NopCloser(io.NewSectionReader(endlessReader{}, from+offset, end-offset))
 }
 
-// An endless reader returns noise that repeats itself with a prime period.
-type endless struct{}
+// An endlessReader reader returns noise that repeats itself with a prime period.
+type endlessReader struct{}
 
 var noise = func() []byte {
 	b := make([]byte, 4_093) // compresses well when repeated
@@ -68,15 +68,15 @@ var noise = func() []byte {
 	return b
 }()
 
-func (endless) ReadAt(p []byte, off int64) (n int, err error) {
+func (endlessReader) ReadAt(p []byte, off int64) (n int, err error) {
 	for n < len(p) {
 		n += copy(p[n:], noise[(off+int64(n))%int64(len(noise)):])
 	}
 	return n, nil
 }
 
-// holding returns a content of objects of these sizes.
-func holding(t testing.TB, d Driver, sizes map[string]int64) *content {
+// contentOf returns a content of objects of these sizes.
+func contentOf(t testing.TB, d Driver, sizes map[string]int64) *content {
 	t.Helper()
 	var objects []Object
 	for key, size := range sizes {
@@ -125,7 +125,7 @@ func TestFetch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sourcetest.NoLeaks(t, func(ctx context.Context) {
 				var out bytes.Buffer
-				report, err := holding(t, &sizedStore{}, sizes).WriteTo(ctx, &out)
+				report, err := contentOf(t, &sizedStore{}, sizes).WriteTo(ctx, &out)
 				must(t, err)
 				checked(t, &out, sizes)
 				testenv.Equal(t, report.Message, fmt.Sprintf("stored artifact with %d fetched files from 'apps' bucket", len(sizes)))
@@ -138,7 +138,7 @@ func TestFetch(t *testing.T) {
 func TestFetchLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, d := time.Now(), &sizedStore{latency: 20 * time.Millisecond}
-		_, err := holding(t, d, small(3200)).WriteTo(t.Context(), io.Discard)
+		_, err := contentOf(t, d, small(3200)).WriteTo(t.Context(), io.Discard)
 		must(t, err)
 		if took, want := time.Since(begun), 3200/maxRequests*20*time.Millisecond; took > want*11/10 {
 			t.Errorf("%s of waiting instead of %s", took, want)
@@ -157,12 +157,12 @@ func TestFetchMemory(t *testing.T) {
 		"many":          {"a": 40 << 20, "b": 9, "c": 7 << 20, "d": 8 << 20, "e": 8 << 20, "f": 7 << 20, "g": 40 << 20},
 		"small":         small(5000),
 	} {
-		f := newFetch(t.Context(), holding(t, d, sizes).snapshot, nil, func(int) {})
+		f := newFetch(t.Context(), contentOf(t, d, sizes).snapshot, nil, func(int) {})
 		used := measure.Allocated(func() {
 			_, err := f.pack(func(ctx context.Context) (artifact.Report, error) { return artifact.Tar(ctx, io.Discard, f.tree) })
 			must(t, err)
 		})
-		if !f.memory.TryAcquire(allAhead) || len(f.arrivals) != 0 || used > 64<<20 {
+		if !f.memory.TryAcquire(maxAheadTotal) || len(f.arrivals) != 0 || used > 64<<20 {
 			t.Errorf("%s: %d arrivals are left, %d bytes were allocated", name, len(f.arrivals), used)
 		}
 	}
@@ -186,7 +186,7 @@ func TestFetchFirstError(t *testing.T) {
 			}
 			return nil, nil
 		}}
-		_, err := holding(t, d, map[string]int64{"0": 9, "a": 9, "b": 9, "c": 9, "d": 9}).WriteTo(t.Context(), io.Discard)
+		_, err := contentOf(t, d, map[string]int64{"0": 9, "a": 9, "b": 9, "c": 9, "d": 9}).WriteTo(t.Context(), io.Discard)
 		if err == nil || !strings.Contains(err.Error(), `'apps': "b": get b: 400`) || time.Since(begun) != time.Second {
 			t.Errorf("after %s: %v", time.Since(begun), err)
 		}
@@ -195,7 +195,7 @@ func TestFetchFirstError(t *testing.T) {
 
 // TestFetchEndsSoon checks that after an object fails, later objects are not requested.
 func TestFetchEndsSoon(t *testing.T) {
-	for size, bound := range map[int64]int64{100: allAhead / minShare, 1 << 20: allAhead >> 20} {
+	for size, bound := range map[int64]int64{100: maxAheadTotal / minShare, 1 << 20: maxAheadTotal >> 20} {
 		synctest.Test(t, func(t *testing.T) {
 			sizes := map[string]int64{}
 			for i := range 500 {
@@ -207,7 +207,7 @@ func TestFetchEndsSoon(t *testing.T) {
 				}
 				return nil, nil
 			}}
-			_, err := holding(t, d, sizes).WriteTo(t.Context(), io.Discard)
+			_, err := contentOf(t, d, sizes).WriteTo(t.Context(), io.Discard)
 			if err == nil || !strings.Contains(err.Error(), `"o0100"`) || !errors.Is(err, source.ErrMoved) {
 				t.Error(err)
 			}
@@ -229,7 +229,7 @@ func TestFetchEnded(t *testing.T) {
 	for _, size := range []int64{1000, maxAhead + 1} {
 		for _, cause := range []error{gone, context.DeadlineExceeded} {
 			synctest.Test(t, func(t *testing.T) { // fails if a goroutine is left
-				c := holding(t, &sizedStore{open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
+				c := contentOf(t, &sizedStore{open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
 					hang := readFunc(func([]byte) (int, error) { <-ctx.Done(); return 0, context.Cause(ctx) })
 					switch o.Key {
 					case "b":
@@ -273,7 +273,7 @@ func TestFetchStorageFails(t *testing.T) {
 			return nil, nil
 		}}
 		sizes := map[string]int64{"a": 10 << 20, "d1": 100, "d2": 100, "e": 1 << 20, "f": 9}
-		_, err := holding(t, d, sizes).WriteTo(t.Context(), writeFunc(func([]byte) (int, error) { return 0, full }))
+		_, err := contentOf(t, d, sizes).WriteTo(t.Context(), writeFunc(func([]byte) (int, error) { return 0, full }))
 		testenv.ErrorIs(t, err, full)
 		if step, ok := errors.AsType[*source.StepError](err); ok {
 			t.Errorf("the step is %s", step.Step)
@@ -289,7 +289,7 @@ func TestFetchProgress(t *testing.T) {
 	var calls []source.Progress
 	sizes := small(1234)
 	sizes["empty"] = 0
-	c := holding(t, &sizedStore{}, sizes)
+	c := contentOf(t, &sizedStore{}, sizes)
 	c.origin.env.Progress = func(p source.Progress) { calls = append(calls, p) }
 	_, err := c.WriteTo(t.Context(), io.Discard)
 	must(t, err)
@@ -307,7 +307,7 @@ func TestFetchProgress(t *testing.T) {
 // TestExplainAgain checks that Explain returns the files and the ignored objects, except
 // those that conflict with files.
 func TestExplainAgain(t *testing.T) {
-	c := holding(t, &sizedStore{}, map[string]int64{"a": 9, "dir/b": 3, "dir-c": 1})
+	c := contentOf(t, &sizedStore{}, map[string]int64{"a": 9, "dir/b": 3, "dir-c": 1})
 	c.ignored = []Object{{Key: "dir", ETag: "e"}, {Key: "a/b", ETag: "e"}, {Key: "other/x", ETag: "e", Size: 4}}
 	first, _, err := c.Explain(t.Context())
 	must(t, err)
@@ -333,7 +333,7 @@ func TestFetchEnds(t *testing.T) {
 				size := []int64{0, 1, 4 << 10, minShare, 3 * minShare, 256<<10 + 1, maxAhead + 1}[r.IntN(6+r.IntN(2))]
 				sizes[fmt.Sprintf("%c%c%03d", 'a'+r.IntN(4), "/-.0"[r.IntN(4)], i)] = size
 			}
-			c := holding(t, nil, sizes)
+			c := contentOf(t, nil, sizes)
 			files := c.files
 			slow := func(key string) time.Duration { // the same for each call
 				return time.Duration(rand.New(rand.NewPCG(seed, uint64(len(key))+uint64(key[len(key)-1])<<8)).IntN(500)) * time.Millisecond
@@ -378,11 +378,11 @@ func copied(t *testing.T, s *snapshot, r *rand.Rand) *previousArtifact {
 	if share == 0 {
 		return nil
 	}
-	p := &previousArtifact{same: map[string]bool{}, forget: func() {}}
+	p := &previousArtifact{unchanged: map[string]bool{}, removeIndex: func() {}}
 	all := newTree(s.files, "", func(o Object, _ int) (io.ReadCloser, error) { return body(o, 0, o.Size), nil })
 	for _, o := range s.files {
 		if r.IntN(3) < share {
-			p.same[o.Key] = true
+			p.unchanged[o.Key] = true
 		}
 	}
 	var archive bytes.Buffer
@@ -434,7 +434,7 @@ func TestResume(t *testing.T) {
 					}}
 					sizes := map[string]int64{"a": size}
 					var out bytes.Buffer
-					_, err := holding(t, d, sizes).WriteTo(t.Context(), &out)
+					_, err := contentOf(t, d, sizes).WriteTo(t.Context(), &out)
 					if c.opens < 0 {
 						if err == nil || !strings.Contains(err.Error(), fmt.Sprintf(` of %d bytes, 4 times within 64 KiB: `, size)) || errors.Is(err, source.ErrMoved) {
 							t.Error(err)
@@ -522,7 +522,7 @@ func TestResumeRefused(t *testing.T) {
 					}
 					return nil, nil
 				}}
-				_, err := holding(t, d, map[string]int64{"a": 9, "b": size, "c": 9}).WriteTo(t.Context(), io.Discard)
+				_, err := contentOf(t, d, map[string]int64{"a": 9, "b": size, "c": 9}).WriteTo(t.Context(), io.Discard)
 				if err == nil || !strings.Contains(err.Error(), `"b": `) || !strings.Contains(err.Error(), c.want) {
 					t.Fatal(err)
 				}
@@ -581,13 +581,13 @@ func TestResumeStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, sizes := time.Now(), map[string]int64{"a": 500_000}
 		var out bytes.Buffer
-		_, err := holding(t, &sizedStore{open: stalls(100, 300_000)}, sizes).WriteTo(t.Context(), &out)
+		_, err := contentOf(t, &sizedStore{open: stalls(100, 300_000)}, sizes).WriteTo(t.Context(), &out)
 		must(t, err)
 		testenv.Equal(t, time.Since(begun), 2*stallAfter, "it was given up after")
 		checked(t, &out, sizes)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		c := holding(t, &sizedStore{open: stalls(100, 100, 100, 100, 100)}, map[string]int64{"a": 500_000})
+		c := contentOf(t, &sizedStore{open: stalls(100, 100, 100, 100, 100)}, map[string]int64{"a": 500_000})
 		c.origin.bucket.Spec.Timeout = source.Duration(10 * time.Minute)
 		_, err := c.WriteTo(t.Context(), io.Discard)
 		testenv.ErrorSays(t, err, "it ends after 100 of 500000 bytes, 4 times within 64 KiB: no data for 20s")
@@ -600,7 +600,7 @@ func TestResumeStalled(t *testing.T) {
 func TestIssued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issued, life := 0, 100*time.Second
-		i, err := NewIssued(t.Context(), func(context.Context) (source.Credential, error) {
+		i, err := NewCredentialCache(t.Context(), func(context.Context) (source.Credential, error) {
 			issued++
 			c := source.Credential{Token: fmt.Sprint(issued)}
 			if life != 0 {

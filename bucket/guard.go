@@ -32,7 +32,7 @@ type Call struct {
 	Offset int64   // in the object
 
 	access *Access
-	tokens cycle // detects repeated page tokens
+	tokens cycleDetector // detects repeated page tokens
 	sent   bool
 	err    error
 }
@@ -76,7 +76,7 @@ type Guard struct {
 	// Object returns an error if a response is not the requested object. If Object
 	// is nil, [Access.CheckPart] checks it.
 	Object    func(resp *http.Response, c *Call) error
-	Hints     map[string]string // what the user can do about a refusal, see [Access.Refused]
+	Hints     map[string]string // what the user can do about a refusal, see [Access.ReadRefusal]
 	Anonymous string            // the hint if a request without credentials is refused; "": requests have credentials
 }
 
@@ -90,7 +90,7 @@ func (g *Guard) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, cmp.Or(c.err, errBroken)
 	}
 	c.sent = true
-	err := c.next(req.URL.Query().Get(g.Token))
+	err := c.checkToken(req.URL.Query().Get(g.Token))
 	for try := 1; err == nil; try++ {
 		var resp *http.Response
 		if resp, err = g.send(req, c); err != nil {
@@ -108,9 +108,9 @@ func (g *Guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, c.err
 }
 
-// next returns an error if the page of token, "" for the first page, must not be
+// checkToken returns an error if the page of token, "" for the first page, must not be
 // requested. Repeated tokens reveal an endless listing even if its pages have no objects.
-func (c *Call) next(token string) error {
+func (c *Call) checkToken(token string) error {
 	switch {
 	case len(token) > maxPageToken:
 		return fmt.Errorf("the store's page token has more than %d bytes", maxPageToken)
@@ -127,7 +127,7 @@ func (g *Guard) send(req *http.Request, c *Call) (*http.Response, error) {
 	out.Header.Set("Accept-Encoding", "identity") // read objects as they are stored
 	resp, err := g.Send(out, c)
 	if err == nil && resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent {
-		err = g.Access.Refused(resp, g.Hints)
+		err = g.Access.ReadRefusal(resp, g.Hints)
 	}
 	if e, ok := errors.AsType[*StatusError](err); ok && g.Anonymous != "" && e.Is(fs.ErrPermission) {
 		e.Hint = g.Anonymous
@@ -155,16 +155,16 @@ func (g *Guard) check(resp *http.Response, c *Call) error {
 	return err
 }
 
-// A cycle detects that a sequence of keys or page tokens repeats itself (Brent's
+// A cycleDetector detects that a sequence of keys or page tokens repeats itself (Brent's
 // algorithm). It stores a single key, which it replaces each time that the length of
 // the sequence has doubled.
-type cycle struct {
+type cycleDetector struct {
 	key         string
 	since, next int // keys since key was stored; key is replaced when since exceeds next
 }
 
 // repeats reports whether key is equal to the stored one.
-func (c *cycle) repeats(key string) bool {
+func (c *cycleDetector) repeats(key string) bool {
 	if c.next > 0 && key == c.key {
 		return true
 	}

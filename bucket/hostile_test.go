@@ -206,7 +206,7 @@ func TestHostileListings(t *testing.T) {
 				var err error
 				used := measure.Allocated(func() { all, err = list(t.Context(), d, "") })
 				if say, _, _ := strings.Cut(name, "; "); say != "" || err != nil {
-					if says(t, s, err, strings.Replace(say, "204|", "", 1)); t.Failed() {
+					if requireError(t, s, err, strings.Replace(say, "204|", "", 1)); t.Failed() {
 						t.Fatalf("%s, %s", m.provider, name)
 					}
 				}
@@ -298,7 +298,7 @@ func TestHostileObjects(t *testing.T) {
 				t.Errorf("%s, %s: %q, %v", m.provider, name, text, err)
 			case c.say == "":
 			default:
-				if says(t, s, err, c.say); c.is != nil && !errors.Is(err, c.is) || t.Failed() {
+				if requireError(t, s, err, c.say); c.is != nil && !errors.Is(err, c.is) || t.Failed() {
 					t.Fatalf("%s, %s: %v is not %v", m.provider, name, err, c.is)
 				}
 			}
@@ -391,7 +391,7 @@ func TestHostileTokenServices(t *testing.T) {
 		}},
 		microsoft: {testenv.StoreConfig{CA: ca, Tenant: tenant, Client: "app", Secret: canary}, testenv.GetToken, func(s *testenv.Store) *bucket.Access {
 			a := microsoft.access(s, application(s)...)
-			a.Way.TLS = trusting(t, ca, nil)
+			a.Transport.TLS = trusting(t, ca, nil)
 			return a
 		}, map[string]*testenv.Defect{
 			"get a token":               answer(200, "{}"),
@@ -414,13 +414,13 @@ func TestHostileTokenServices(t *testing.T) {
 				a := service.access(s)
 				_, err := m.connect(t.Context(), a)
 				say, _, _ := strings.Cut(name, "; ")
-				says(t, s, err, say)
+				requireError(t, s, err, say)
 				for _, secret := range a.SecretReader.Values() {
 					if err != nil && secret != "" && strings.Contains(err.Error(), secret) {
 						t.Errorf("%v: shows %s", err, secret)
 					}
 				}
-				if reason(t, err, "AuthenticationFailed", false); errors.Is(err, fs.ErrNotExist) || errors.Is(err, bucket.ErrChanged) || t.Failed() {
+				if requireReason(t, err, "AuthenticationFailed", false); errors.Is(err, fs.ErrNotExist) || errors.Is(err, bucket.ErrChanged) || t.Failed() {
 					t.Fatalf("%s, %s: %v", m.provider, name, err)
 				}
 			}
@@ -458,10 +458,10 @@ func TestExpiry(t *testing.T) {
 		phase  testenv.Phase
 	}{
 		aws:    {testenv.StoreConfig{LDAPUsername: "reader", LDAPPassword: canary, PageSize: 1}, ldap, testenv.AssumeRole},
-		google: {testenv.StoreConfig{ServiceAccount: robot, PageSize: 1}, func(s *testenv.Store) *bucket.Access { return google.access(s, google.secret(s)...) }, testenv.GetToken},
+		google: {testenv.StoreConfig{ServiceAccount: serviceAccount, PageSize: 1}, func(s *testenv.Store) *bucket.Access { return google.access(s, google.secret(s)...) }, testenv.GetToken},
 		microsoft: {testenv.StoreConfig{CA: ca, Tenant: tenant, Client: "app", Secret: canary, PageSize: 1}, func(s *testenv.Store) *bucket.Access {
 			a := microsoft.access(s, application(s)...)
-			a.Way.TLS = trusting(t, ca, nil)
+			a.Transport.TLS = trusting(t, ca, nil)
 			return a
 		}, testenv.GetToken},
 	} {
@@ -481,15 +481,15 @@ func TestExpiry(t *testing.T) {
 			t.Errorf("%s: %v, %v, logged in %d times", m.provider, all, err, s.Count(c.phase))
 		}
 		before := s.Count(testenv.GetObject)
-		s.Break(of(testenv.GetObject, m.failure(401, "ExpiredToken", "Invalid Credentials")))
+		s.Break(inPhase(testenv.GetObject, m.failure(401, "ExpiredToken", "Invalid Credentials")))
 		_, err = read(t.Context(), d, all[0], 0)
-		if says(t, s, err, "401 Unauthorized: "); !errors.Is(err, fs.ErrPermission) || s.Count(testenv.GetObject)-before != 2 {
+		if requireError(t, s, err, "401 Unauthorized: "); !errors.Is(err, fs.ErrPermission) || s.Count(testenv.GetObject)-before != 2 {
 			t.Errorf("%s: %v, %d requests", m.provider, err, s.Count(testenv.GetObject)-before)
 		}
 		s.Break(&testenv.Defect{Phase: c.phase, Status: 404})
 		s.Expire()
 		_, err = read(t.Context(), d, all[0], 0)
-		if says(t, s, err, "404"); errors.Is(err, fs.ErrNotExist) || errors.Is(err, bucket.ErrChanged) {
+		if requireError(t, s, err, "404"); errors.Is(err, fs.ErrNotExist) || errors.Is(err, bucket.ErrChanged) {
 			t.Errorf("%v: is not about the object", err)
 		}
 		for _, token := range s.Issued() {

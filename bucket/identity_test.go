@@ -105,8 +105,8 @@ func TestBadSecrets(t *testing.T) {
 		for name, keyValue := range rows {
 			_, err := m.connect(t.Context(), m.access(s, keyValue...))
 			say, _, _ := strings.Cut(name, "; ")
-			says(t, nil, err, say)
-			reason(t, err, "AuthenticationFailed", false)
+			requireError(t, nil, err, say)
+			requireReason(t, err, "AuthenticationFailed", false)
 			if s.Count() > 0 {
 				t.Errorf("%s, %s: asked %+v", m.provider, name, s.Requests())
 			}
@@ -119,12 +119,12 @@ func TestBadSecrets(t *testing.T) {
 		"401 Unauthorized":      keyFile(t, gcs, "token_uri", gcs.Base+"/storage/v1/b/app/o"),
 	} {
 		_, err := google.connect(t.Context(), google.access(gcs, "serviceaccount", key))
-		says(t, gcs, err, say)
+		requireError(t, gcs, err, say)
 	}
 	a := google.access(gcs, "serviceaccount", string(gcs.Key()))
 	a.Spec.Endpoint, a.Spec.Insecure = "127.0.0.1:1", false
 	_, err := google.connect(t.Context(), a)
-	says(t, nil, err, "http is for loopback, with spec.insecure")
+	requireError(t, nil, err, "http is for loopback, with spec.insecure")
 }
 
 // TestForms checks that the account accepts each form of Secret for Azure, and their precedence.
@@ -162,7 +162,7 @@ func TestForms(t *testing.T) {
 			c.secret[i+1] = s.Base + "/"
 		}
 		a := microsoft.access(s, c.secret...)
-		a.Way.TLS = trusting(t, ca, nil)
+		a.Transport.TLS = trusting(t, ca, nil)
 		a.Spec.Endpoint += c.endpoint
 		d := microsoft.connected(t, a)
 		if text, err := read(t.Context(), d, object(t, d), 0); text != "1" || err != nil || s.Count(testenv.GetToken) > 1 {
@@ -219,20 +219,20 @@ func TestManagedIdentity(t *testing.T) {
 		"host that looks it": func(a *bucket.Access) { a.Spec.Endpoint = azures + ".store.example" },
 		"path that looks it": func(a *bucket.Access) { a.Spec.Endpoint = "https://store.example/acme.blob.core.windows.net" },
 		"in the clear":       func(a *bucket.Access) { a.Spec.Endpoint = "http://acme.blob.core.windows.net" },
-		"own CA":             func(a *bucket.Access) { a.Spec.Endpoint, a.Way.TLS = azures, trusting(t, testenv.NewCA(t), nil) },
-		"by a proxy":         func(a *bucket.Access) { a.Way.Proxy = nobodys },
+		"own CA":             func(a *bucket.Access) { a.Spec.Endpoint, a.Transport.TLS = azures, trusting(t, testenv.NewCA(t), nil) },
+		"by a proxy":         func(a *bucket.Access) { a.Transport.Proxy = nobodys },
 	} {
 		a := microsoft.access(s, "clientId", id)
 		edit(a)
 		_, err := microsoft.connect(t.Context(), a)
-		if reason(t, err, "InvalidProviderConfiguration", false); asked > 0 || !strings.Contains(fmt.Sprint(err), "spec.secretRef: a ") {
+		if requireReason(t, err, "InvalidProviderConfiguration", false); asked > 0 || !strings.Contains(fmt.Sprint(err), "spec.secretRef: a ") {
 			t.Errorf("%s: %v, asked %d times", name, err, asked)
 		}
 	}
 	a := microsoft.access(s, "clientId", id)
-	a.Way.Proxy, a.Spec.Endpoint = nobodys, azures
+	a.Transport.Proxy, a.Spec.Endpoint = nobodys, azures
 	_, err := list(t.Context(), microsoft.connected(t, a), "")
-	says(t, s, err, "no way") // the account is behind the proxy
+	requireError(t, s, err, "no way") // the account is behind the proxy
 	if object(t, microsoft.connected(t, microsoft.access(s, "clientId", id))); asked != 1 {
 		t.Errorf("asked %d times", asked)
 	}
@@ -247,7 +247,7 @@ func TestAuthority(t *testing.T) {
 	s := microsoft.filled(t, testenv.StoreConfig{CA: ca, Tenant: tenant, Client: "app", Secret: canary}, "a", "1")
 	access := func(keyValue ...string) *bucket.Access {
 		a := microsoft.access(s, keyValue...)
-		a.Way.TLS = trusting(t, ca, nil)
+		a.Transport.TLS = trusting(t, ca, nil)
 		return a
 	}
 	for say, keyValue := range map[string][]string{
@@ -256,34 +256,34 @@ func TestAuthority(t *testing.T) {
 		"get a token":         {"tenantId", "other", "clientId", "app", "clientSecret", canary, "authorityHost", s.Base},
 	} {
 		_, err := microsoft.connect(t.Context(), access(keyValue...))
-		says(t, s, err, say)
-		reason(t, err, "AuthenticationFailed", false)
+		requireError(t, s, err, say)
+		requireReason(t, err, "AuthenticationFailed", false)
 	}
 	for _, challenge := range []string{"Bearer authorization_uri=https://x resource_id=https://management.azure.com", `Bearer error="insufficient_claims", claims="cAnArY"`, "Bearer", "", "Negotiate"} {
 		s.Break(nil)
 		d := microsoft.connected(t, access(application(s)...))
 		s.Reset()
-		s.Break(of(testenv.ListObjects, answer(401, "", "Www-Authenticate", challenge)))
+		s.Break(inPhase(testenv.ListObjects, answer(401, "", "Www-Authenticate", challenge)))
 		_, err := list(t.Context(), d, "")
-		if says(t, s, err, "401"); !errors.Is(err, fs.ErrPermission) || s.Count(testenv.GetToken) != 1 || strings.Contains(fmt.Sprint(s.Requests()), "management") {
+		if requireError(t, s, err, "401"); !errors.Is(err, fs.ErrPermission) || s.Count(testenv.GetToken) != 1 || strings.Contains(fmt.Sprint(s.Requests()), "management") {
 			t.Errorf("%s: %v, %d tokens", challenge, err, s.Count(testenv.GetToken))
 		}
 	}
 	heard := false
 	thief := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { heard = true }))
 	t.Cleanup(thief.Close)
-	s.Break(of(testenv.FindAuthority, answer(200, fmt.Sprintf(`{"issuer":"%s/","authorization_endpoint":"%[1]s/a","token_endpoint":"%s/token"}`, s.Base, thief.URL))))
+	s.Break(inPhase(testenv.FindAuthority, answer(200, fmt.Sprintf(`{"issuer":"%s/","authorization_endpoint":"%[1]s/a","token_endpoint":"%s/token"}`, s.Base, thief.URL))))
 	_, err := microsoft.connect(t.Context(), access(application(s)...))
-	if says(t, s, err, "get a token: "); heard {
+	if requireError(t, s, err, "get a token: "); heard {
 		t.Errorf("the secret is sent in the clear: %v", err)
 	}
 	s.Break(&testenv.Defect{Phase: testenv.FindAuthority, Do: testenv.Swell, After: 4 << 20})
 	_, err = microsoft.connect(t.Context(), access(application(s)...))
-	says(t, s, err, "get a token: ")
+	requireError(t, s, err, "get a token: ")
 	a := access(application(s)...)
 	a.Spec.Endpoint, a.Spec.Insecure = "http://store.example/acme", true
 	_, err = microsoft.connect(t.Context(), a)
-	says(t, s, err, "a token is shown to servers with TLS only")
+	requireError(t, s, err, "a token is shown to servers with TLS only")
 }
 
 // TestIdentities checks access without a Secret: a program with an identity uses it for the
@@ -356,7 +356,7 @@ func TestIdentities(t *testing.T) {
 				if name == "in the clear" && m == microsoft {
 					s = m.filled(t, config, "a", "1")
 				}
-				proxy, _ := through(t, s, c.host)
+				proxy, _ := proxyTo(t, s, c.host)
 				held["default/proxy"] = sourcetest.Secret("address", proxy.URL)
 				b.Spec.ProxySecretRef, b.Spec.Insecure, b.Spec.Endpoint = ref("proxy"), false, map[bool]string{true: "https://"}[m == microsoft]+c.host
 			}
@@ -387,7 +387,7 @@ func TestIdentities(t *testing.T) {
 				if err != nil || name == "good" && !slices.Contains(o.Secrets(), token) {
 					t.Errorf("%s, %s: %v, or the token is not kept secret", m.provider, name, err)
 				}
-			} else if says(t, nil, err, c.say); err != nil {
+			} else if requireError(t, nil, err, c.say); err != nil {
 				if step, ok := errors.AsType[*source.StepError](err); !ok || step.Reason != c.reason {
 					t.Errorf("%s, %s: %+v", m.provider, name, err)
 				}
@@ -445,8 +445,8 @@ func TestTokenService(t *testing.T) {
 		}
 		d, err := aws.connect(t.Context(), a)
 		if c.say != "" {
-			says(t, s, err, c.say)
-			if reason(t, err, c.reason, c.invalid); t.Failed() {
+			requireError(t, s, err, c.say)
+			if requireReason(t, err, c.reason, c.invalid); t.Failed() {
 				t.Fatal(name)
 			}
 			continue
@@ -463,10 +463,10 @@ func TestTokenService(t *testing.T) {
 	ca, other := testenv.NewCA(t), testenv.NewCA(t)
 	service := aws.start(t, testenv.StoreConfig{CA: ca, Mutual: true, LDAPUsername: "reader", LDAPPassword: canary})
 	a := ldap(service)
-	a.Spec.Endpoint, a.Way.TLS = aws.start(t, testenv.StoreConfig{CA: other}).Host, trusting(t, other, nil)
+	a.Spec.Endpoint, a.Transport.TLS = aws.start(t, testenv.StoreConfig{CA: other}).Host, trusting(t, other, nil)
 	_, err := aws.connect(t.Context(), a)
-	says(t, service, err, "log in to the token service https://|certificate")
-	a.STSWay.TLS = trusting(t, ca, ca)
+	requireError(t, service, err, "log in to the token service https://|certificate")
+	a.STSTransport.TLS = trusting(t, ca, ca)
 	if aws.connected(t, a); len(service.Requests()) != 1 || service.Requests()[0].Certificate != "reader" {
 		t.Errorf("%+v", service.Requests())
 	}

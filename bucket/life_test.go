@@ -42,8 +42,8 @@ type step struct {
 	do   func(r *bucketHistory, obj *source.Bucket) // called before the object is reconciled
 }
 
-func held(keyContent ...string) func(*bucketHistory, *source.Bucket) {
-	return func(r *bucketHistory, _ *source.Bucket) { r.holds(keyContent...) }
+func withObjects(keyContent ...string) func(*bucketHistory, *source.Bucket) {
+	return func(r *bucketHistory, _ *source.Bucket) { r.setContent(keyContent...) }
 }
 
 func changed(edit func(*source.BucketSpec)) func(*bucketHistory, *source.Bucket) {
@@ -72,42 +72,42 @@ func slowDown(seconds string) *testenv.Defect {
 	return d
 }
 
-func hasty(s *source.BucketSpec)   { s.Timeout = source.Duration(time.Second) }
-func patient(s *source.BucketSpec) { s.Timeout = source.Duration(time.Minute) }
+func shortTimeout(s *source.BucketSpec) { s.Timeout = source.Duration(time.Second) }
+func longTimeout(s *source.BucketSpec)  { s.Timeout = source.Duration(time.Minute) }
 
 func nothing(*bucketHistory, *source.Bucket) {}
 
-var first = step{"one object", held("app.yaml", "one")}
+var first = step{"one object", withObjects("app.yaml", "one")}
 
-var lives = []lifecycle{
+var lifecycles = []lifecycle{
 	{"objects", []step{
 		{"an empty bucket", nothing},
 		first,
 		{"nothing changed", nothing},
-		{"another content", held("app.yaml", "two")},
-		{"another object, and a directory marker", held("app.yaml", "two", "deploy/", "", "deploy/app.yaml", "three")},
+		{"another content", withObjects("app.yaml", "two")},
+		{"another object, and a directory marker", withObjects("app.yaml", "two", "deploy/", "", "deploy/app.yaml", "three")},
 		{"asked for by annotation", func(_ *bucketHistory, obj *source.Bucket) {
 			obj.Metadata.Annotations = map[string]string{"reconcile.headgate.dev/requestedAt": "now"}
 		}},
-		{"one object less", held("deploy/app.yaml", "three")},
+		{"one object less", withObjects("deploy/app.yaml", "three")},
 		{"no such bucket", changed(func(s *source.BucketSpec) { s.BucketName = "other" })},
 	}},
 	{"prefix and ignore", []step{
-		{"a prefix", all(held("app.yaml", "one", "deploy/app.yaml", "two", "deploy/ignored.txt", "three"), changed(func(s *source.BucketSpec) { s.Prefix = "deploy/" }))},
+		{"a prefix", all(withObjects("app.yaml", "one", "deploy/app.yaml", "two", "deploy/ignored.txt", "three"), changed(func(s *source.BucketSpec) { s.Prefix = "deploy/" }))},
 		{"ignore", ignores("*.txt")},
 		{"nothing changed", nothing},
 		{"ignore that ignores nothing more", ignores("*.txt\n*.md")},
-		{"an ignore file", all(held("app.yaml", "one", "deploy/app.yaml", "two", "deploy/ignored.txt", "three", ".sourceignore", "*.yaml"), ignores(""))},
+		{"an ignore file", all(withObjects("app.yaml", "one", "deploy/app.yaml", "two", "deploy/ignored.txt", "three", ".sourceignore", "*.yaml"), ignores(""))},
 		{"the prefix of nothing", changed(func(s *source.BucketSpec) { s.Prefix = "nothing/" })},
 	}},
 	{"suspended", []step{
 		first,
-		{"suspended, and changed", all(held("app.yaml", "two"), changed(func(s *source.BucketSpec) { s.Suspend = true }))},
+		{"suspended, and changed", all(withObjects("app.yaml", "two"), changed(func(s *source.BucketSpec) { s.Suspend = true }))},
 		{"resumed", changed(func(s *source.BucketSpec) { s.Suspend = false })},
 	}},
 	{"failures", []step{
 		first,
-		{"object that cannot be read", all(held("app.yaml", "two"), broke(of(testenv.GetObject, testenv.S3Failure(400, "InvalidObjectState", "The operation is not valid for the object's storage class"))))},
+		{"object that cannot be read", all(withObjects("app.yaml", "two"), broke(inPhase(testenv.GetObject, testenv.S3Failure(400, "InvalidObjectState", "The operation is not valid for the object's storage class"))))},
 		{"forbidden", broke(testenv.S3Failure(403, "AccessDenied", "Access Denied"))},
 		{"busy for a while", broke(slowDown("600"))},
 		{"busy for longer than the interval", broke(slowDown("7200"))},
@@ -121,29 +121,29 @@ var lives = []lifecycle{
 	}},
 	{"keys", []step{
 		first,
-		{"key that is no path", held("app.yaml", "two", "a//b", "", "../up", "", "a\\b", "")},
+		{"key that is no path", withObjects("app.yaml", "two", "a//b", "", "../up", "", "a\\b", "")},
 		{"which is ignored", ignores("/a/\n/../\na\\\\b\nup")},
-		{"key below a key", held("app.yaml", "two", "app.yaml/part", "")},
+		{"key below a key", withObjects("app.yaml", "two", "app.yaml/part", "")},
 	}},
 	{"moving", []step{
 		first,
 		{"objects that change all the time", func(r *bucketHistory, _ *source.Bucket) {
-			r.holds("app.yaml", "two")
+			r.setContent("app.yaml", "two")
 			r.s.Break(changing(r, testenv.GetObject, func(i int) (key, content string) { return "app.yaml", fmt.Sprint("change ", i) }))
 		}},
 		{"quiet at last", broke(nil)},
 		{"objects that vanish", func(r *bucketHistory, _ *source.Bucket) {
-			r.holds("app.yaml", "one", "b.yaml", "two")
+			r.setContent("app.yaml", "one", "b.yaml", "two")
 			r.s.Break(changing(r, testenv.GetObject, func(int) (key, content string) { return "b.yaml", "" }))
 		}},
 	}},
 	{"timeout", []step{
-		{"listing that does not come", all(held("app.yaml", "one"), changed(hasty), broke(&testenv.Defect{Phase: testenv.ListObjects, Do: testenv.Stall, After: -1}))},
-		{"all is well, with more time", all(broke(nil), changed(patient))},
-		{"object that does not come", all(held("app.yaml", "two"), changed(hasty), broke(&testenv.Defect{Phase: testenv.GetObject, Do: testenv.Stall, After: 1}))},
+		{"listing that does not come", all(withObjects("app.yaml", "one"), changed(shortTimeout), broke(&testenv.Defect{Phase: testenv.ListObjects, Do: testenv.Stall, After: -1}))},
+		{"all is well, with more time", all(broke(nil), changed(longTimeout))},
+		{"object that does not come", all(withObjects("app.yaml", "two"), changed(shortTimeout), broke(&testenv.Defect{Phase: testenv.GetObject, Do: testenv.Stall, After: 1}))},
 	}},
 	{"token service", []step{
-		{"temporary keys", all(held("app.yaml", "one"), changed(withLDAP), changed(func(s *source.BucketSpec) { s.SecretRef = nil }), func(r *bucketHistory, obj *source.Bucket) { obj.Spec.STS.Endpoint = r.s.Base })},
+		{"temporary keys", all(withObjects("app.yaml", "one"), changed(withLDAP), changed(func(s *source.BucketSpec) { s.SecretRef = nil }), func(r *bucketHistory, obj *source.Bucket) { obj.Spec.STS.Endpoint = r.s.Base })},
 		{"other password", func(r *bucketHistory, _ *source.Bucket) {
 			r.secrets["default/ldap"] = sourcetest.Secret("username", "user", "password", "other")
 		}},
@@ -167,10 +167,10 @@ func changing(r *bucketHistory, phase testenv.Phase, change func(i int) (key, co
 
 func TestStatuses(t *testing.T) {
 	t.Parallel()
-	for _, l := range lives {
+	for _, l := range lifecycles {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
-			r := newScene(t, testenv.StoreConfig{AccessKey: "AKIA", SecretKey: canary, LDAPUsername: "user", LDAPPassword: canary})
+			r := newBucketHistory(t, testenv.StoreConfig{AccessKey: "AKIA", SecretKey: canary, LDAPUsername: "user", LDAPPassword: canary})
 			r.secrets["default/ldap"] = sourcetest.Secret("username", "user", "password", canary)
 			obj := r.object(nil)
 			var got strings.Builder
@@ -180,21 +180,21 @@ func TestStatuses(t *testing.T) {
 				obj = &source.Bucket{Header: obj.Header, Spec: obj.Spec}
 				obj.Metadata.Generation = 0 // set by the ledger
 				result, err := r.run(obj)
-				fmt.Fprintf(&got, "# %s\n%s", s.name, r.told(obj, result, err))
+				fmt.Fprintf(&got, "# %s\n%s", s.name, r.describeRun(obj, result, err))
 			}
 			sourcetest.Golden(t, filepath.Join("testdata", "status", strings.ReplaceAll(l.name, " ", "-")+".txt"), got.String(), *update)
 		})
 	}
 }
 
-// told returns the result, status and events of a run, with the names of the files.
-func (r *bucketHistory) told(obj *source.Bucket, result source.Result, err error) string {
+// describeRun returns the result, status and events of a run, with the names of the files.
+func (r *bucketHistory) describeRun(obj *source.Bucket, result source.Result, err error) string {
 	r.Helper()
 	var names []string
 	if obj.Artifact() != nil {
 		names = r.Names(obj.Artifact())
 	}
-	told := r.Told(obj, result, err, "ignore "+r.JSON(obj.Status.ObservedIgnore), names)
+	told := r.DescribeRun(obj, result, err, "ignore "+r.JSON(obj.Status.ObservedIgnore), names)
 	return strings.ReplaceAll(told, r.s.Host, "s3.example:9000")
 }
 
@@ -208,12 +208,12 @@ type bucketHistory struct {
 	env     source.Env
 	secrets sourcetest.Secrets // of env
 
-	mu    sync.Mutex
-	held  []map[string]string
-	paged bool // the bucket changes between the pages of a listing, so a listing may mix several states
+	mu     sync.Mutex
+	states []map[string]string
+	paged  bool // the bucket changes between the pages of a listing, so a listing may mix several states
 }
 
-func newScene(t *testing.T, c testenv.StoreConfig) *bucketHistory {
+func newBucketHistory(t *testing.T, c testenv.StoreConfig) *bucketHistory {
 	t.Helper()
 	r := &bucketHistory{T: t, s: testenv.StartS3(t, c)}
 	r.Fixture = sourcetest.NewFixture(t, func() []string { return append(r.s.Issued(), secretForms()...) })
@@ -227,8 +227,8 @@ func newScene(t *testing.T, c testenv.StoreConfig) *bucketHistory {
 	return r
 }
 
-// holds replaces the content of the bucket by objects KEY, CONTENT, …
-func (r *bucketHistory) holds(keyContent ...string) {
+// setContent replaces the content of the bucket by objects KEY, CONTENT, …
+func (r *bucketHistory) setContent(keyContent ...string) {
 	contents := map[string]string{}
 	for i := 0; i < len(keyContent); i += 2 {
 		contents[keyContent[i]] = keyContent[i+1]
@@ -240,7 +240,7 @@ func (r *bucketHistory) replace(contents map[string]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.b.Replace(contents)
-	r.held = append(r.held, contents)
+	r.states = append(r.states, contents)
 }
 
 // put changes one object, or removes it if content is "".
@@ -252,7 +252,7 @@ func (r *bucketHistory) put(key, content string) {
 	} else {
 		r.b.Put(key, content)
 	}
-	r.held = append(r.held, r.b.Contents())
+	r.states = append(r.states, r.b.Contents())
 }
 
 // object returns an object with the keys of the server.
@@ -270,7 +270,7 @@ func (r *bucketHistory) reconcile(obj *source.Bucket) (source.Result, error) {
 	r.Helper()
 	result, err := r.run(obj)
 	if obj.Artifact() != nil {
-		r.whole(obj)
+		r.requireConsistent(obj)
 	}
 	return result, err
 }
@@ -285,9 +285,9 @@ func (r *bucketHistory) origin(obj *source.Bucket) *bucket.Origin {
 	return bucket.New(obj, r.env, providers)
 }
 
-// whole checks that the artifact is a state the bucket has had. If r.paged is set, it
+// requireConsistent checks that the artifact is a state the bucket has had. If r.paged is set, it
 // only checks each object separately.
-func (r *bucketHistory) whole(obj *source.Bucket) {
+func (r *bucketHistory) requireConsistent(obj *source.Bucket) {
 	r.Helper()
 	got := r.Contents(obj.Artifact())
 	r.mu.Lock()
@@ -299,14 +299,14 @@ func (r *bucketHistory) whole(obj *source.Bucket) {
 	}
 	if r.paged {
 		for name, text := range got {
-			if !slices.ContainsFunc(r.held, func(held map[string]string) bool { return held[name] == text && text != "" }) {
+			if !slices.ContainsFunc(r.states, func(held map[string]string) bool { return held[name] == text && text != "" }) {
 				r.Errorf("%s, %d bytes, never was so", name, len(text))
 			}
 		}
 		return
 	}
-	if !slices.ContainsFunc(r.held, same) {
-		r.Errorf("the artifact is none of the %d states the bucket had: %d files", len(r.held), len(got))
+	if !slices.ContainsFunc(r.states, same) {
+		r.Errorf("the artifact is none of the %d states the bucket had: %d files", len(r.states), len(got))
 		for name, text := range got {
 			r.Logf("%s: %d bytes, %.20q", name, len(text), text)
 		}
@@ -327,9 +327,9 @@ func TestFleetListsOnce(t *testing.T) {
 		"another prefix": {func(i int, s *source.BucketSpec) { s.Prefix = []string{"", "a"}[i%2] }, 3}, // one looks for .sourceignore
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newScene(t, testenv.StoreConfig{AccessKey: "AKIA", SecretKey: canary})
+			r := newBucketHistory(t, testenv.StoreConfig{AccessKey: "AKIA", SecretKey: canary})
 			r.secrets["default/others"] = r.secrets["default/keys"]
-			r.holds("a", "1", "b", "2", "c", "3")
+			r.setContent("a", "1", "b", "2", "c", "3")
 			r.env.Share, r.env.Since, r.env.Reuse = new(source.Share), time.Now(), new(source.Connections)
 			t.Cleanup(r.env.Reuse.Close)
 			objects := make([]*source.Bucket, 6)

@@ -77,7 +77,7 @@ func (o *Origin) fill(ctx context.Context, s *snapshot, before state) (err error
 type listing struct {
 	objects []Object
 	size    int64
-	keys    cycle
+	keys    cycleDetector
 }
 
 // Weight returns the size of a listing in bytes. A [source.Share] passes a large listing
@@ -97,7 +97,7 @@ func (o *Origin) list(ctx context.Context, s *snapshot) (l *listing, err error) 
 		if o.env.Share != nil {
 			defer s.access.close() // the listing may outlive this origin's request
 		}
-		return takeAll(ctx, s.driver, prefix, progress)
+		return listAll(ctx, s.driver, prefix, progress)
 	}
 	o.mu.Lock()
 	since := o.env.Since
@@ -107,28 +107,28 @@ func (o *Origin) list(ctx context.Context, s *snapshot) (l *listing, err error) 
 	o.listed = true
 	o.mu.Unlock()
 	err = o.within(ctx, "list objects", func(ctx context.Context) error {
-		answer, err := o.env.Share.Do(ctx, "bucket "+s.access.identity(o.bucket.Metadata.Namespace)+" "+prefix, since, list)
+		answer, err := o.env.Share.Do(ctx, "bucket "+s.access.identityHash(o.bucket.Metadata.Namespace)+" "+prefix, since, list)
 		l, _ = answer.(*listing)
 		return err
 	})
 	return l, err
 }
 
-// takeAll lists the objects whose keys begin with prefix.
-func takeAll(ctx context.Context, from Driver, prefix string, progress func(int)) (*listing, error) {
+// listAll lists the objects whose keys begin with prefix.
+func listAll(ctx context.Context, from Driver, prefix string, progress func(int)) (*listing, error) {
 	l := new(listing)
 	for object, err := range from.List(ctx, prefix) {
 		if err == nil {
 			err = l.add(object, prefix)
 		}
 		if err != nil {
-			return nil, after(len(l.objects), err)
+			return nil, listingError(len(l.objects), err)
 		}
 		if len(l.objects)%progressEvery == 0 {
 			progress(len(l.objects))
 		}
 	}
-	return l, after(len(l.objects), context.Cause(ctx)) // reject a listing that was cut short
+	return l, listingError(len(l.objects), context.Cause(ctx)) // reject a listing that was cut short
 }
 
 // add appends o. It returns an error if the key does not begin with prefix, if the
@@ -147,8 +147,8 @@ func (l *listing) add(o Object, prefix string) error {
 	return nil
 }
 
-// after wraps the error of a listing that failed after n objects. It returns nil for nil.
-func after(n int, err error) error {
+// listingError wraps the error of a listing that failed after n objects. It returns nil for nil.
+func listingError(n int, err error) error {
 	if answer, ok := errors.AsType[*StatusError](err); errors.Is(err, fs.ErrNotExist) && (!ok || answer.Hint == "") {
 		err = fmt.Errorf("there is no such bucket, check spec.bucketName and spec.endpoint: %w", err)
 	}
@@ -165,7 +165,7 @@ func (o *Origin) search(ctx context.Context, s *snapshot) (found *Object, err er
 		seen := 0
 		for object, err := range s.driver.List(ctx, ignoreFile) {
 			if err != nil {
-				return after(0, err)
+				return listingError(0, err)
 			}
 			if object.Key == ignoreFile {
 				found = &object

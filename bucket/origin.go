@@ -24,9 +24,9 @@ type Origin struct {
 	providers    map[string]Provider
 	secretReader transport.SecretReader
 
-	mu     sync.Mutex
-	listed bool      // the bucket was listed before, so the next listing must be a new one
-	opened *snapshot // listed by the last Resolve and not yet opened; may be nil
+	mu      sync.Mutex
+	listed  bool      // the bucket was listed before, so the next listing must be a new one
+	pending *snapshot // listed by the last Resolve and not yet opened; may be nil
 }
 
 // New returns the origin of b. providers are the supported providers, by
@@ -82,7 +82,7 @@ func localName(spec *source.BucketSpec) string {
 // cannot work, fs.ErrNotExist when there is no such bucket, and
 // [source.ErrMoved] when .sourceignore was replaced while it was read.
 func (o *Origin) Resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
-	if s := o.exchange(nil); s != nil { // it was listed with the Secrets of the earlier run
+	if s := o.swapPending(nil); s != nil { // it was listed with the Secrets of the earlier run
 		s.access.close()
 	}
 	rev, state, err := o.resolve(ctx, last)
@@ -102,7 +102,7 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 	if json.Unmarshal(last, &before) != nil {
 		before = state{}
 	}
-	s, err := o.look(ctx, before)
+	s, err := o.takeSnapshot(ctx, before)
 	if err != nil {
 		return source.Revision{}, nil, err
 	}
@@ -113,7 +113,7 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 	if now.Bucket == before.Bucket && now.Revision == before.Revision && rev.Renew == "" {
 		s.access.close() // Open will not be called for an unchanged revision
 	} else {
-		o.exchange(s)
+		o.swapPending(s)
 	}
 	text, err := json.Marshal(now)
 	return rev, text, err
@@ -136,10 +136,10 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 	} else if ok {
 		return dir.Open(ctx, rev)
 	}
-	s := o.exchange(nil)
+	s := o.swapPending(nil)
 	if s == nil || s.revision().ID != rev.ID {
 		var err error
-		if s, err = o.look(ctx, state{}); err != nil {
+		if s, err = o.takeSnapshot(ctx, state{}); err != nil {
 			return nil, err
 		}
 	}
@@ -150,18 +150,18 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 	return &content{s, o}, nil
 }
 
-// exchange stores the snapshot that Resolve leaves to Open, and returns the one
+// swapPending stores the snapshot that Resolve leaves to Open, and returns the one
 // that was stored before; both may be nil.
-func (o *Origin) exchange(s *snapshot) *snapshot {
+func (o *Origin) swapPending(s *snapshot) *snapshot {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	before := o.opened
-	o.opened = s
+	before := o.pending
+	o.pending = s
 	return before
 }
 
-// look connects to the bucket and lists it.
-func (o *Origin) look(ctx context.Context, before state) (*snapshot, error) {
+// takeSnapshot connects to the bucket and lists it.
+func (o *Origin) takeSnapshot(ctx context.Context, before state) (*snapshot, error) {
 	s := &snapshot{state: state{Bucket: bucketName(&o.bucket.Spec)}}
 	err := o.connect(ctx, s)
 	if err == nil {

@@ -270,8 +270,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// A broken is a test case for a failure of Resolve.
-type broken struct {
+// A failureCase is a test case for a failure of Resolve.
+type failureCase struct {
 	change func(*memoryDriver)
 	edit   func(*source.BucketSpec)
 	limits artifact.Limits
@@ -280,8 +280,8 @@ type broken struct {
 	says   string
 }
 
-// failing checks how Resolve fails.
-func (c broken) failing(t *testing.T) {
+// check checks how Resolve fails.
+func (c failureCase) check(t *testing.T) {
 	t.Helper()
 	d := newMemory("a", "1", "b", "22", "c/d", "333")
 	if c.change != nil {
@@ -325,7 +325,7 @@ func status(code int, word string) error {
 
 func TestFailures(t *testing.T) {
 	small := artifact.Limits{Entries: 2}
-	for name, c := range map[string]broken{
+	for name, c := range map[string]failureCase{
 		"field of another provider": {edit: func(s *source.BucketSpec) { s.ServiceAccountName = "robot" }, is: source.ErrInvalid, says: "spec.serviceAccountName: goes with provider aws or gcp or azure only"},
 		"no token service":          {edit: func(s *source.BucketSpec) { s.STS = &source.BucketSTSSpec{Provider: "ldap", Endpoint: "sts:389"} }, is: source.ErrInvalid, reason: "URLInvalid", says: "spec.sts.endpoint: must begin with http://"},
 
@@ -378,7 +378,7 @@ func TestFailures(t *testing.T) {
 		"rules with a long line": {change: func(d *memoryDriver) { d.put(".sourceignore", strings.Repeat("a", 1<<16)) }, reason: "SourceIgnoreError", says: ".sourceignore:1: a line of more than 65536 bytes"},
 		"rules of the spec":      {edit: ignoring("a\n" + strings.Repeat("b", 1<<16)), reason: "SourceIgnoreError", says: "spec.ignore:2: a line of more than 65536 bytes"},
 	} {
-		t.Run(name, func(t *testing.T) { synctest.Test(t, c.failing) })
+		t.Run(name, func(t *testing.T) { synctest.Test(t, c.check) })
 	}
 }
 

@@ -21,12 +21,12 @@ import (
 // Its digest is verified at its end, so the copied content is valid only after the
 // archive was read completely, see end. A nil previousArtifact contains no objects.
 type previousArtifact struct {
-	same    map[string]bool // keys of the unchanged objects
-	archive io.ReadCloser
-	rest    *bufio.Reader // of archive
-	tar     *tar.Reader
-	forget  func()
-	err     error
+	unchanged   map[string]bool // keys of the unchanged objects
+	archive     io.ReadCloser
+	rest        *bufio.Reader // of archive
+	tar         *tar.Reader
+	removeIndex func()
+	err         error
 }
 
 // indexKey returns the key of the cache entry that lists the objects of an artifact with
@@ -36,10 +36,10 @@ func (o *Origin) indexKey(revision, digest string) string {
 	return strings.Join([]string{"objects of", bucketName(&o.bucket.Spec), revision, digest}, " ")
 }
 
-// remember caches the text of the revision for the next fetch, after the artifact was
+// cacheIndex caches the text of the revision for the next fetch, after the artifact was
 // written to w. It does nothing unless w has a method Sum that returns the digest, as
 // the writer of a store has. A cache error only makes the next fetch slower.
-func (c *content) remember(w io.Writer) {
+func (c *content) cacheIndex(w io.Writer) {
 	written, ok := w.(interface{ Sum() string })
 	if !ok || c.origin.env.Cache == nil {
 		return
@@ -63,8 +63,8 @@ func (c *content) openPrevious(ctx context.Context) *previousArtifact {
 		return nil
 	}
 	index := o.indexKey(a.Revision, a.Digest)
-	p := &previousArtifact{same: c.unchanged(index, a.Revision), forget: func() { o.env.Cache.Remove(index) }}
-	if len(p.same) == 0 {
+	p := &previousArtifact{unchanged: c.unchanged(index, a.Revision), removeIndex: func() { o.env.Cache.Remove(index) }}
+	if len(p.unchanged) == 0 {
 		return nil
 	}
 	stored := *a
@@ -121,7 +121,7 @@ func (c *content) unchanged(index, revision string) map[string]bool {
 }
 
 // has reports whether the object with this key can be copied.
-func (p *previousArtifact) has(key string) bool { return p != nil && p.same[key] }
+func (p *previousArtifact) has(key string) bool { return p != nil && p.unchanged[key] }
 
 // find returns the content of o, which must follow the objects found before. Errors are
 // returned by Read.
@@ -159,7 +159,7 @@ func (p *previousArtifact) Read(b []byte) (int, error) {
 // damaged records err and removes the cache entry. The fetch fails with
 // [source.ErrMoved], so it is retried at once, without copying.
 func (p *previousArtifact) damaged(err error) {
-	p.forget()
+	p.removeIndex()
 	p.err = fmt.Errorf("copy unchanged objects from the artifact that is published: %v: %w", err, source.ErrMoved)
 }
 

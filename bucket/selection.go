@@ -39,7 +39,7 @@ type selection struct {
 //
 // The error names the refused keys, or wraps a *[artifact.LimitError].
 func (s *selection) choose(ctx context.Context, listed []Object, rules *artifact.Rules, limits artifact.Limits) (sum string, err error) {
-	var refused, untagged, markers named
+	var refused, untagged, markers keyList
 	s.files = make([]Object, 0, len(listed))
 	for _, o := range listed {
 		marker := strings.HasSuffix(o.Key, "/")
@@ -54,7 +54,7 @@ func (s *selection) choose(ctx context.Context, listed []Object, rules *artifact
 		if err != nil {
 			return "", err
 		}
-		problem := problemOf(o.Key)
+		problem := keyProblem(o.Key)
 		switch {
 		case marker && !ignored:
 			markers.add(o.Key, "")
@@ -108,14 +108,14 @@ func (s *selection) add(o Object, limits artifact.Limits) error {
 // limitsOf returns l with the default for each limit that is zero, and the maximum value
 // for each that is negative, which means no limit.
 func limitsOf(l artifact.Limits) artifact.Limits {
-	l.Bytes = bound(l.Bytes, 16<<30)
-	l.FileBytes = bound(l.FileBytes, l.Bytes)
-	l.Entries = bound(l.Entries, 1_000_000)
-	l.NameBytes = bound(l.NameBytes, maxPath)
+	l.Bytes = limitOrDefault(l.Bytes, 16<<30)
+	l.FileBytes = limitOrDefault(l.FileBytes, l.Bytes)
+	l.Entries = limitOrDefault(l.Entries, 1_000_000)
+	l.NameBytes = limitOrDefault(l.NameBytes, maxPath)
 	return l
 }
 
-func bound[T int | int64](limit, standard T) T {
+func limitOrDefault[T int | int64](limit, standard T) T {
 	if limit < 0 {
 		return math.MaxInt
 	}
@@ -124,7 +124,7 @@ func bound[T int | int64](limit, standard T) T {
 
 // sum sorts the files, adds duplicate keys and keys that are directories of others to
 // refused, and returns the digest of the revision's text.
-func (s *selection) sum(refused *named) string {
+func (s *selection) sum(refused *keyList) string {
 	if !slices.IsSortedFunc(s.files, archiveOrder) {
 		slices.SortFunc(s.files, archiveOrder) // the files of a directory are contiguous and follow a file of its name
 	}
@@ -177,8 +177,8 @@ const (
 	maxPart = 255  // bytes between two slashes
 )
 
-// problemOf describes why key is not a valid path; it returns "" if it is valid.
-func problemOf(key string) string {
+// keyProblem describes why key is not a valid path; it returns "" if it is valid.
+func keyProblem(key string) string {
 	switch {
 	case len(key) > maxPath:
 		return fmt.Sprintf("has more than %d bytes", maxPath)
@@ -218,20 +218,20 @@ const (
 	maxQuoted = 100 // bytes of a key in an error
 )
 
-// named collects keys for an error or a note: the first maxNamed of them, and their number.
-type named struct {
+// keyList collects keys for an error or a note: the first maxNamed of them, and their number.
+type keyList struct {
 	first []string
 	count int
 }
 
 // add adds key and its problem, which may be "".
-func (n *named) add(key, problem string) {
+func (n *keyList) add(key, problem string) {
 	if n.count++; n.count <= maxNamed {
 		n.first = append(n.first, strings.TrimSpace(quoted(key)+" "+problem))
 	}
 }
 
-func (n *named) String() string {
+func (n *keyList) String() string {
 	text := strings.Join(n.first, ", ")
 	if more := n.count - len(n.first); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)

@@ -47,8 +47,8 @@ func TestSpecs(t *testing.T) {
 			c.edit(a.Spec)
 			_, err := m.connect(t.Context(), a)
 			say, _, _ := strings.Cut(name, "; ")
-			says(t, s, err, say)
-			if reason(t, err, c.reason, true); s.Count() > 0 || t.Failed() {
+			requireError(t, s, err, say)
+			if requireReason(t, err, c.reason, true); s.Count() > 0 || t.Failed() {
 				t.Fatalf("%s, %s: %v", m.provider, name, err)
 			}
 		}
@@ -83,8 +83,8 @@ func TestEndpoints(t *testing.T) {
 		}
 		s := microsoft.filled(t, config, "a", "1")
 		a := microsoft.access(s, "accountKey", accountKey)
-		a.Spec.Endpoint, a.Spec.Insecure, a.Way.TLS = endpoint, true, trusting(t, ca, nil)
-		_, a.Way.Proxy = through(t, s, "acme.blob.core.windows.net", "store.example", "azurite.tools.svc", "127.0.0.1", "localhost")
+		a.Spec.Endpoint, a.Spec.Insecure, a.Transport.TLS = endpoint, true, trusting(t, ca, nil)
+		_, a.Transport.Proxy = proxyTo(t, s, "acme.blob.core.windows.net", "store.example", "azurite.tools.svc", "127.0.0.1", "localhost")
 		object(t, microsoft.connected(t, a))
 	}
 }
@@ -136,7 +136,7 @@ func TestRegions(t *testing.T) {
 		if _, err := list(t.Context(), aws.opened(t, s), ""); s.Count() != c.requests {
 			t.Errorf("%d requests, %v", s.Count(), err)
 		} else if c.requests == 1 {
-			says(t, s, err, say)
+			requireError(t, s, err, say)
 		}
 	}
 	s, n := aws.filled(t, testenv.StoreConfig{}), 0
@@ -148,7 +148,7 @@ func TestRegions(t *testing.T) {
 	d := aws.connected(t, aws.access(s))
 	for range 10 {
 		_, err := list(t.Context(), d, "")
-		says(t, s, err, "301 Moved Permanently|set spec.endpoint and spec.region")
+		requireError(t, s, err, "301 Moved Permanently|set spec.endpoint and spec.region")
 	}
 	if s.Count() != 20 { // each request is retried once
 		t.Errorf("%d requests", s.Count())
@@ -174,8 +174,8 @@ func TestHosts(t *testing.T) {
 		s := aws.start(t, testenv.StoreConfig{AccessKey: accessKey, SecretKey: canary, CA: ca, Mutual: true, Region: "eu-west-3", Names: []string{east, west}})
 		s.Bucket(c.bucket).Put("dir/a", "1")
 		a := aws.access(s, aws.secret(s)...)
-		proxy, way := through(t, s, east, west)
-		a.Way.Proxy, a.Way.TLS, a.Spec.Endpoint, a.Spec.Region, a.Spec.BucketName = way, trusting(t, ca, ca), c.endpoint, c.region, c.bucket
+		proxy, way := proxyTo(t, s, east, west)
+		a.Transport.Proxy, a.Transport.TLS, a.Spec.Endpoint, a.Spec.Region, a.Spec.BucketName = way, trusting(t, ca, ca), c.endpoint, c.region, c.bucket
 		d := aws.connected(t, a)
 		if text, err := read(t.Context(), d, object(t, d), 0); text != "1" || err != nil {
 			t.Errorf("%s: %q, %v", name, text, err)
@@ -215,7 +215,7 @@ func TestHints(t *testing.T) {
 		shift  time.Duration
 		say    string
 	}{
-		{aws, secure, func(a *bucket.Access) { a.Way.TLS = trusting(t, ca, nil) }, nil, 0, "list objects at 127.0.0.1:|certificate"},
+		{aws, secure, func(a *bucket.Access) { a.Transport.TLS = trusting(t, ca, nil) }, nil, 0, "list objects at 127.0.0.1:|certificate"},
 		{aws, secure, nil, nil, 0, "list objects at 127.0.0.1:|certificate"},
 		{aws, secure, func(a *bucket.Access) { a.Spec.Insecure = true }, nil, 0, "400 Bad Request|the server speaks TLS: remove spec.insecure"},
 		{aws, aws.private, func(a *bucket.Access) { a.Spec.Insecure = false }, nil, 0, "the server speaks no TLS: set spec.insecure"},
@@ -248,6 +248,6 @@ func TestHints(t *testing.T) {
 		s.Break(c.defect)
 		s.Shift(c.shift)
 		_, err := list(t.Context(), d, "")
-		says(t, s, err, c.say)
+		requireError(t, s, err, c.say)
 	}
 }

@@ -31,11 +31,11 @@ import (
 
 // The credentials of these tests contain cAnArY, which must not appear in any text.
 const (
-	canary    = "cAnArY+secret/key="
-	accessKey = "AKIA"
-	robot     = "robot@project.iam.gserviceaccount.com"
-	tenant    = "11111111-2222-3333-4444-555555555555"
-	identity  = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.cAnArY-signature"
+	canary         = "cAnArY+secret/key="
+	accessKey      = "AKIA"
+	serviceAccount = "robot@project.iam.gserviceaccount.com"
+	tenant         = "11111111-2222-3333-4444-555555555555"
+	identity       = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.cAnArY-signature"
 )
 
 var (
@@ -65,7 +65,7 @@ type storeMaker struct {
 var (
 	aws = &storeMaker{"generic", s3.Connect, testenv.StartS3, testenv.S3Failure, testenv.StoreConfig{AccessKey: accessKey, SecretKey: canary},
 		func(*testenv.Store) []string { return []string{"accesskey", accessKey, "secretkey", canary} }}
-	google = &storeMaker{"gcp", gcs.Connect, testenv.StartGCS, testenv.GCSFailure, testenv.StoreConfig{ServiceAccount: robot},
+	google = &storeMaker{"gcp", gcs.Connect, testenv.StartGCS, testenv.GCSFailure, testenv.StoreConfig{ServiceAccount: serviceAccount},
 		func(s *testenv.Store) []string { return []string{"serviceaccount", string(s.Key())} }}
 	microsoft = &storeMaker{"azure", azure.Connect, testenv.StartAzblob, testenv.AzureFailure, testenv.StoreConfig{Key: accountKey},
 		func(*testenv.Store) []string { return []string{"accountKey", accountKey} }}
@@ -159,9 +159,9 @@ func object(t testing.TB, d bucket.Driver) bucket.Object {
 	return all[0]
 }
 
-// says checks that err contains each part of say, separated by |, that it is short,
+// requireError checks that err contains each part of say, separated by |, that it is short,
 // and that it contains no control characters or secrets.
-func says(t testing.TB, s *testenv.Store, err error, say string) {
+func requireError(t testing.TB, s *testenv.Store, err error, say string) {
 	t.Helper()
 	if err == nil {
 		t.Errorf("no error, want %s", say)
@@ -186,9 +186,9 @@ func says(t testing.TB, s *testenv.Store, err error, say string) {
 	}
 }
 
-// reason checks that err is a *source.StepError with the reason want, unless want is "", and
+// requireReason checks that err is a *source.StepError with the reason want, unless want is "", and
 // that it wraps ErrInvalid if and only if invalid is set.
-func reason(t testing.TB, err error, want string, invalid bool) {
+func requireReason(t testing.TB, err error, want string, invalid bool) {
 	t.Helper()
 	step, ok := errors.AsType[*source.StepError](err)
 	if want != "" && (!ok || step.Reason != want) || errors.Is(err, source.ErrInvalid) != invalid {
@@ -209,8 +209,8 @@ func trusting(t testing.TB, ca, own *testenv.CA) *tls.Config {
 	return c
 }
 
-// through starts a proxy that connects hosts, on the ports 80, 443 and 10000, to a store.
-func through(t testing.TB, s *testenv.Store, hosts ...string) (*testenv.ProxyServer, func(*http.Request) (*url.URL, error)) {
+// proxyTo starts a proxy that connects hosts, on the ports 80, 443 and 10000, to a store.
+func proxyTo(t testing.TB, s *testenv.Store, hosts ...string) (*testenv.ProxyServer, func(*http.Request) (*url.URL, error)) {
 	to := map[string]string{}
 	for _, host := range hosts {
 		to[host+":443"], to[host+":80"], to[host+":10000"], to["app."+host+":443"] = s.Host, s.Host, s.Host, s.Host
@@ -288,7 +288,7 @@ func TestOpen(t *testing.T) {
 		}
 		b.Remove("a")
 		_, err := read(t.Context(), d, o, 0)
-		if says(t, s, err, "404 Not Found"); !errors.Is(err, fs404) {
+		if requireError(t, s, err, "404 Not Found"); !errors.Is(err, fs404) {
 			t.Errorf("%s, removed: %v", m.provider, err)
 		}
 	}
@@ -306,7 +306,7 @@ func TestOpen(t *testing.T) {
 	s.Bucket("app").PutObject("old", testenv.StoredObject{Content: "old", Tier: "Archive"})
 	d = microsoft.opened(t, s)
 	_, err := read(t.Context(), d, object(t, d), 0)
-	says(t, s, err, `get object: 409 Conflict: BlobArchived|the blob is of tier Archive: rehydrate it`)
+	requireError(t, s, err, `get object: 409 Conflict: BlobArchived|the blob is of tier Archive: rehydrate it`)
 	s = microsoft.filled(t, testenv.StoreConfig{Hierarchical: true}, "dir/sub/a", "1")
 	s.Bucket("app").PutObject("folder", testenv.StoredObject{Metadata: map[string]string{"hdi_isfolder": "true"}})
 	var keys []string
@@ -336,7 +336,7 @@ const (
 	stallToken  sourcetest.Defect = "stall token service"
 )
 
-func of(phase testenv.Phase, d *testenv.Defect) *testenv.Defect {
+func inPhase(phase testenv.Phase, d *testenv.Defect) *testenv.Defect {
 	d.Phase = phase
 	return d
 }
@@ -344,27 +344,27 @@ func of(phase testenv.Phase, d *testenv.Defect) *testenv.Defect {
 // defect returns the server's defect for d, or nil if the server has none.
 func (m *storeMaker) defect(d sourcetest.Defect) *testenv.Defect {
 	return map[sourcetest.Defect]*testenv.Defect{
-		sourcetest.Gone:         of(testenv.ListObjects, m.failure(404, "Absent", "It does not exist")),
-		sourcetest.Denied:       of(testenv.ListObjects, m.failure(403, "AccessDenied", "Access Denied")),
+		sourcetest.Gone:         inPhase(testenv.ListObjects, m.failure(404, "Absent", "It does not exist")),
+		sourcetest.Denied:       inPhase(testenv.ListObjects, m.failure(403, "AccessDenied", "Access Denied")),
 		sourcetest.Leaking:      {Phase: testenv.ListObjects, Do: testenv.Leak, Status: 400},
 		sourcetest.Truncated:    {Phase: testenv.GetObject, Do: testenv.End},
 		sourcetest.StallResolve: {Phase: testenv.ListObjects, Do: testenv.Stall, After: -1},
 		sourcetest.StallFetch:   {Phase: testenv.GetObject, Do: testenv.Stall, After: 1},
 		cut:                     {Phase: testenv.GetObject, Do: testenv.Cut},
 		longer:                  {Phase: testenv.GetObject, Do: testenv.Swell, After: 1},
-		otherETag:               of(testenv.GetObject, testenv.With(map[bool]string{true: "X-Goog-Generation"}[m == google]+map[bool]string{false: "ETag"}[m == google], `"other"`)),
+		otherETag:               inPhase(testenv.GetObject, testenv.With(map[bool]string{true: "X-Goog-Generation"}[m == google]+map[bool]string{false: "ETag"}[m == google], `"other"`)),
 		flipped:                 {Phase: testenv.GetObject, Do: testenv.Flip},
 		loop:                    {Phase: testenv.ListObjects, Do: testenv.Loop},
-		refused:                 of(testenv.GetObject, m.failure(403, "AccessDenied", "Access Denied")),
-		vanishes:                of(testenv.GetObject, m.failure(404, "Absent", "It does not exist.")),
-		changes:                 of(testenv.GetObject, m.failure(412, "Changed", "A pre-condition did not hold")),
+		refused:                 inPhase(testenv.GetObject, m.failure(403, "AccessDenied", "Access Denied")),
+		vanishes:                inPhase(testenv.GetObject, m.failure(404, "Absent", "It does not exist.")),
+		changes:                 inPhase(testenv.GetObject, m.failure(412, "Changed", "A pre-condition did not hold")),
 		stallObject:             {Phase: testenv.GetObject, Do: testenv.Stall, After: -1},
 		stallToken:              {Phase: testenv.GetToken, Do: testenv.Stall, After: 10},
 	}[d]
 }
 
-// A pool is a bucket of an object store, for the conformance suite.
-type pool struct {
+// A upstream (An) is a bucket of an object store, for the conformance suite.
+type upstream struct {
 	s *testenv.Store
 	variant
 	secrets sourcetest.Secrets
@@ -376,19 +376,19 @@ type variant struct {
 	*storeMaker
 	config testenv.StoreConfig
 	host   string // of the endpoint, which is reached over TLS through a proxy
-	under  string
+	dir    string
 	login  source.Credential // of the identity of the program, empty for none
 	spec   func(spec *source.BucketSpec)
 	kind   func(*sourcetest.Kind)
 }
 
-func newPool(t *testing.T, v variant) *pool {
+func newUpstream(t *testing.T, v variant) *upstream {
 	if v.host != "" {
 		v.config.CA, v.config.Names = testenv.NewCA(t), []string{v.host}
 	}
-	p := &pool{variant: v, s: v.filled(t, v.config), secrets: sourcetest.Secrets{}}
+	p := &upstream{variant: v, s: v.filled(t, v.config), secrets: sourcetest.Secrets{}}
 	wrong := map[*storeMaker][]string{aws: {"accesskey", accessKey, "secretkey", "other-" + canary}, microsoft: {"accountKey", "AAAA" + accountKey},
-		google: {"serviceaccount", strings.ReplaceAll(string(p.s.Key()), robot, "other@example.com")}}
+		google: {"serviceaccount", strings.ReplaceAll(string(p.s.Key()), serviceAccount, "other@example.com")}}
 	p.secrets["default/wrong"], p.secrets["default/keys"] = sourcetest.Secret(wrong[v.storeMaker]...), sourcetest.Secret(v.secret(p.s)...)
 	if v.host != "" {
 		p.secrets["default/tls"] = sourcetest.Secret("ca.crt", string(v.config.CA.PEM()))
@@ -401,14 +401,14 @@ func newPool(t *testing.T, v variant) *pool {
 
 // Publish implements [sourcetest.Upstream]. The ignore file is at the root of the bucket,
 // wherever the tree is. If the tree is below a prefix, the bucket has other objects too.
-func (p *pool) Publish(tree fstest.MapFS) error {
+func (p *upstream) Publish(tree fstest.MapFS) error {
 	objects := map[string]string{}
-	if p.under != "" {
-		objects["another"], objects[p.under+"-other/file"] = "another", "another"
+	if p.dir != "" {
+		objects["another"], objects[p.dir+"-other/file"] = "another", "another"
 	}
 	for name, file := range tree {
-		if p.under != "" && name != ".sourceignore" {
-			name = p.under + "/" + name
+		if p.dir != "" && name != ".sourceignore" {
+			name = p.dir + "/" + name
 		}
 		objects[name] = string(file.Data)
 	}
@@ -416,12 +416,12 @@ func (p *pool) Publish(tree fstest.MapFS) error {
 	return nil
 }
 
-func (p *pool) Break(d sourcetest.Defect) <-chan struct{} {
+func (p *upstream) Break(d sourcetest.Defect) <-chan struct{} {
 	p.defect = d
 	return p.s.Break(p.storeMaker.defect(d))
 }
 
-func (p *pool) Object() source.Object {
+func (p *upstream) Object() source.Object {
 	b := p.following(p.s)
 	spec := &b.Spec
 	if p.host != "" {
@@ -429,8 +429,8 @@ func (p *pool) Object() source.Object {
 	} else {
 		spec.SecretRef = ref("keys")
 	}
-	if p.under != "" {
-		spec.Prefix = p.under + "/"
+	if p.dir != "" {
+		spec.Prefix = p.dir + "/"
 	}
 	if p.spec != nil {
 		p.spec(spec)
@@ -448,7 +448,7 @@ func (p *pool) Object() source.Object {
 	return b
 }
 
-func (p *pool) Origin(obj source.Object) source.Origin {
+func (p *upstream) Origin(obj source.Object) source.Origin {
 	env := source.Env{Secrets: p.secrets}
 	if p.login.Token != "" {
 		env.Login = func(context.Context, source.LoginRequest) (source.Credential, error) {
@@ -461,18 +461,18 @@ func (p *pool) Origin(obj source.Object) source.Origin {
 	return bucket.New(obj.(*source.Bucket), env, providers)
 }
 
-func (p *pool) Traffic() sourcetest.Traffic {
+func (p *upstream) Traffic() sourcetest.Traffic {
 	return sourcetest.Traffic{Requests: p.s.Count(), Content: p.s.ContentBytes()}
 }
 
-func (p *pool) Secrets() []string { return append(p.s.Issued(), secretForms()...) }
+func (p *upstream) Secrets() []string { return append(p.s.Issued(), secretForms()...) }
 
 // variants are the combinations for which the suite runs.
 var variants = map[string]variant{
 	"S3, keys": {storeMaker: aws, config: aws.private, kind: func(k *sourcetest.Kind) {
 		k.Failures = append(k.Failures, sourcetest.Fails(wrongKey, "AuthenticationFailed", "SignatureDoesNotMatch"))
 	}},
-	"AWS, virtual hosts, below a prefix": {storeMaker: aws, under: "some/where", host: "s3.eu-west-3.amazonaws.com",
+	"AWS, virtual hosts, below a prefix": {storeMaker: aws, dir: "some/where", host: "s3.eu-west-3.amazonaws.com",
 		config: testenv.StoreConfig{AccessKey: accessKey, SecretKey: canary, SessionToken: "token-" + canary, Region: "eu-west-3"},
 		login:  source.Credential{Username: accessKey, Password: canary, Token: "token-" + canary},
 		spec:   func(s *source.BucketSpec) { s.Provider, s.Region = "aws", "eu-west-3" },
@@ -503,8 +503,8 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k := sourcetest.Kind{
-				Name: "Bucket", Under: v.under,
-				Open: func(tb sourcetest.TB) sourcetest.Upstream { return newPool(tb.(*testing.T), v) },
+				Name: "Bucket", Dir: v.dir,
+				Open: func(tb sourcetest.TB) sourcetest.Upstream { return newUpstream(tb.(*testing.T), v) },
 				Drift: func(obj source.Object) {
 					ignore := "/nothing-of-that-name\n"
 					obj.(*source.Bucket).Spec.Ignore = &ignore

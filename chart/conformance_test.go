@@ -29,7 +29,7 @@ func hurry(up sourcetest.Upstream) { up.(*chartServer).timeout(250 * time.Millis
 // conforming describes charts whose upstreams are chartServers.
 func conforming(t *testing.T, said string, open func(*testing.T) *chartServer, edit func(*sourcetest.Kind)) {
 	k := sourcetest.Kind{
-		Name: "PkgChart", Under: under, Said: said, Hurry: hurry,
+		Name: "PkgChart", Dir: under, EventReason: said, ShortenTimeout: hurry,
 		Open:   func(tb sourcetest.TB) sourcetest.Upstream { return open(tb.(*testing.T)) },
 		Drift:  func(obj source.Object) { obj.(*source.PkgChart).Spec.ValuesFiles = []string{"values.yaml"} },
 		Stalls: []sourcetest.Defect{sourcetest.StallFetch},

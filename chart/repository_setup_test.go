@@ -77,7 +77,7 @@ func (r *repositorySetup) run(obj *source.PkgRepository, want source.Outcome) so
 // nothing is stored.
 func (r *repositorySetup) refused(obj *source.PkgRepository, reason string, says ...string) source.Result {
 	r.Helper()
-	result := r.Refused(obj, r.origin(obj), obj.Artifact(), reason, says...)
+	result := r.MustRefuse(obj, r.origin(obj), obj.Artifact(), reason, says...)
 	r.spools.Closed()
 	return result
 }
@@ -213,7 +213,7 @@ func TestRepositoryStatuses(t *testing.T) {
 				obj = &source.PkgRepository{Header: obj.Header, Spec: obj.Spec}
 				obj.Metadata.Generation = 0 // the ledger assigns it
 				result, err := r.Reconcile(obj, r.origin(obj))
-				told := r.Told(obj, result, err, "nothing", strings.Join(append([]string{"notes:"}, result.Report.Notes...), " "))
+				told := r.DescribeRun(obj, result, err, "nothing", strings.Join(append([]string{"notes:"}, result.Report.Notes...), " "))
 				fmt.Fprintf(&got, "# %s\n%s", s.name, strings.ReplaceAll(told, r.s.Base, "http://charts.example"))
 			}
 			sourcetest.Golden(t, filepath.Join("testdata", "status", strings.ReplaceAll(l.name, " ", "-")+".txt"), got.String(), *update)

@@ -177,7 +177,7 @@ func TestRepositoryReportsProgress(t *testing.T) {
 		done = append(done, p.Done)
 	}}
 	obj := r.object(nil)
-	r.Stored(obj, chart.NewRepository(obj, env))
+	r.MustStore(obj, chart.NewRepository(obj, env))
 	if len(done) < 3 || len(done) > 10 || !slices.IsSorted(done) {
 		t.Errorf("progress %v", done)
 	}

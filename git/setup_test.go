@@ -450,7 +450,7 @@ func TestConformanceTogether(t *testing.T) {
 		return &combinedRemote{&remote{t: tb, repo: repo, server: server, ref: source.GitRepositoryRef{SemVer: "1.x"}, mode: source.VerifyTagAndHEAD,
 			signer: newSSHSigner(t), cache: newCache(t, t.TempDir())}, modules, objects, newIncludedSources(t)}
 	})
-	kind.Under = inPart
+	kind.Dir = inPart
 	kind.Hostile = kind.Hostile[:3] // names are checked as in every repository: a few are enough
 	kind.Only(sourcetest.Gone, "wrong password", "cut")
 	sourcetest.Run(t, kind)

@@ -105,7 +105,7 @@ func Connect(ctx context.Context, a Access, env source.Env, v *SecretReader) (*R
 		if err != nil {
 			return nil, fmt.Errorf("stand-in for %s: %w", a.URL, err)
 		}
-		return &Repository{address: at, from: l, web: transport.Client(transport.Config{})}, nil
+		return &Repository{address: at, backend: l, web: transport.Client(transport.Config{})}, nil
 	}
 	network, err := a.network(ctx, env, v)
 	if err != nil {
@@ -121,9 +121,9 @@ func Connect(ctx context.Context, a Access, env source.Env, v *SecretReader) (*R
 		to.Scheme = "http"
 	}
 	s := newServer(at, newAuthTransport(to, network, keys, a.From, v.Conceal))
-	r := &Repository{address: at, from: s, upload: s, web: web}
+	r := &Repository{address: at, backend: s, upload: s, web: web}
 	if env.Share != nil && a.From == nil {
-		r.from = &sharedAnswers{s, env, shareScope(to, at, network.Settings, keys), v}
+		r.backend = &sharedAnswers{s, env, shareScope(to, at, network.Settings, keys), v}
 	}
 	return r, nil
 }
@@ -225,10 +225,10 @@ func isTag(text string) bool {
 // maxSharedBlob is the maximum size in bytes of a blob that is cached for other objects.
 const maxSharedBlob = 256 << 20
 
-// sharedAnswers is a holder whose results several objects share: env.Share shares the
+// sharedAnswers is a backend whose results several objects share: env.Share shares the
 // results for tags, references and manifests, and env.Cache stores blobs.
 type sharedAnswers struct {
-	holder
+	backend
 	env          source.Env
 	scope        string // differs between repositories, credentials and network settings
 	secretReader *transport.SecretReader
@@ -262,7 +262,7 @@ func (a answer[T]) Weight() int64 { return a.weight }
 // its size in bytes.
 func share[T any](ctx context.Context, s *sharedAnswers, question string, ask func(context.Context) (T, int64, error)) (T, error) {
 	shared, err := s.env.Share.Do(ctx, s.scope+question, s.env.Since, func(ctx context.Context) (any, error) {
-		defer s.holder.close() // the requesting object may be closed already
+		defer s.backend.close() // the requesting object may be closed already
 		value, weight, err := ask(ctx)
 		return answer[T]{value, s.secretReader.Values(), weight}, err
 	})
@@ -273,14 +273,14 @@ func share[T any](ctx context.Context, s *sharedAnswers, question string, ask fu
 
 func (s *sharedAnswers) head(ctx context.Context, reference string) (ocispec.Descriptor, error) {
 	return share(ctx, s, "head "+reference, func(ctx context.Context) (ocispec.Descriptor, int64, error) {
-		d, err := s.holder.head(ctx, reference)
+		d, err := s.backend.head(ctx, reference)
 		return d, 0, err
 	})
 }
 
 func (s *sharedAnswers) tags(ctx context.Context) ([]string, error) {
 	return share(ctx, s, "tags", func(ctx context.Context) (list []string, weight int64, err error) {
-		list, err = s.holder.tags(ctx)
+		list, err = s.backend.tags(ctx)
 		for _, name := range list {
 			weight += 16 + int64(len(name))
 		}
@@ -296,7 +296,7 @@ type rawManifest struct {
 
 func (s *sharedAnswers) manifest(ctx context.Context, reference string) (string, []byte, error) {
 	m, err := share(ctx, s, "manifest "+reference, func(ctx context.Context) (rawManifest, int64, error) {
-		mediaType, content, err := s.holder.manifest(ctx, reference)
+		mediaType, content, err := s.backend.manifest(ctx, reference)
 		return rawManifest{mediaType, content}, int64(len(content)), err
 	})
 	return m.mediaType, m.content, err
@@ -306,7 +306,7 @@ func (s *sharedAnswers) manifest(ctx context.Context, reference string) (string,
 // fails, the blob is downloaded again.
 func (s *sharedAnswers) blob(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
 	if s.env.Cache == nil || d.Size > maxSharedBlob {
-		return s.holder.blob(ctx, d)
+		return s.backend.blob(ctx, d)
 	}
 	key := s.scope + "blob " + d.Digest.String()
 	unlock, err := s.env.Cache.Lock(ctx, key)
@@ -314,7 +314,7 @@ func (s *sharedAnswers) blob(ctx context.Context, d ocispec.Descriptor) (io.Read
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		return s.holder.blob(ctx, d)
+		return s.backend.blob(ctx, d)
 	}
 	defer unlock()
 	if e, err := s.env.Cache.Open(key); err == nil {
@@ -326,13 +326,13 @@ func (s *sharedAnswers) blob(ctx context.Context, d ocispec.Descriptor) (io.Read
 	if e, err := s.env.Cache.Open(key); err == nil {
 		return e, nil
 	}
-	return s.holder.blob(ctx, d)
+	return s.backend.blob(ctx, d)
 }
 
 // store downloads a blob into the cache. It returns errors of the download only, not of
 // the cache.
 func (s *sharedAnswers) store(ctx context.Context, key string, d ocispec.Descriptor) error {
-	body, err := s.holder.blob(ctx, d)
+	body, err := s.backend.blob(ctx, d)
 	if err != nil {
 		return err
 	}

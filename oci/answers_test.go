@@ -25,7 +25,7 @@ var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 // A pauseLog records the pauses between requests, and skips them.
 type pauseLog []time.Duration
 
-func (p *pauseLog) of(r *oci.Repository) {
+func (p *pauseLog) install(r *oci.Repository) {
 	now := noon
 	r.Pause(func(_ context.Context, d time.Duration) error {
 		*p = append(*p, d)
@@ -70,7 +70,7 @@ func TestRetry(t *testing.T) {
 			g.Break(&row.defect)
 			r := plain(t, g)
 			var p pauseLog
-			p.of(r)
+			p.install(r)
 			ctx := t.Context()
 			if row.within > 0 {
 				ctx = deadline{ctx, noon.Add(row.within)}
@@ -132,7 +132,7 @@ func TestRetryOfUploads(t *testing.T) {
 		g.Break(&testenv.Defect{Phase: row.phase, Status: row.status, Times: 1})
 		r := plain(t, g)
 		var p pauseLog
-		p.of(r)
+		p.install(r)
 		push := func() error { return r.Push(t.Context(), d, strings.NewReader(string(m))) }
 		if row.phase == testenv.PutBlob {
 			push = func() error { return r.Push(t.Context(), b.Descriptor(), strings.NewReader("x")) }
@@ -146,12 +146,12 @@ func TestRetryOfUploads(t *testing.T) {
 // TestRefusalKeepsWords checks that a message is cut between words: half a password would
 // not be recognized and redacted.
 func TestRefusalKeepsWords(t *testing.T) {
-	g := guard(t, testenv.NewCA(t), nil)
+	g := newGuardedRegistry(t, testenv.NewCA(t), nil)
 	access, env := g.access()
 	for _, message := range []string{strings.Repeat("x ", 126) + password, strings.Repeat("y", 250) + " b3BlbiBzZXNhbWU=", strings.Repeat("z", 250) + password} {
 		g.Break(&testenv.Defect{Status: http.StatusForbidden, Body: `{"errors":[{"code":"DENIED","message":"` + message + `"}]}`})
 		r, _ := connect(t, access, env)
-		err := manifestOf1(r)
+		err := fetchManifest(r)
 		if e, ok := errors.AsType[*oci.StatusError](err); !ok || strings.Contains(e.Message, password[:4]) || strings.Contains(e.Message, "b3B") || len(e.Message) > 300 {
 			t.Errorf("%q", err)
 		}
@@ -168,7 +168,7 @@ func TestRefusalHidesSignature(t *testing.T) {
 	g.Break(serve(testenv.GetManifest, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, storage.Base+r.URL.Path+"?sig="+signature, http.StatusTemporaryRedirect)
 	}))
-	err := manifestOf1(plain(t, g))
+	err := fetchManifest(plain(t, g))
 	if err == nil || strings.Contains(err.Error(), signature) || !strings.Contains(err.Error(), "expired") {
 		t.Error(err)
 	}
@@ -252,7 +252,7 @@ var diversions = []diversion{
 		aside.Break(&testenv.Defect{Do: testenv.Leak, Status: 400})
 	}, asked: true, trusted: true, reason: pullFailed, says: []string{"400"}},
 	{name: "token service that repeats credentials", bearer: &testenv.Bearer{}, set: breaks(testenv.Defect{Do: testenv.Leak, Status: 400}), reason: pullFailed, says: []string{"400"}},
-	{name: "token service that stalls", bearer: &testenv.Bearer{}, set: breaks(testenv.Defect{Do: testenv.Stall, After: -1}), spec: hasty, reason: pullFailed, says: []string{"spec.timeout"}},
+	{name: "token service that stalls", bearer: &testenv.Bearer{}, set: breaks(testenv.Defect{Do: testenv.Stall, After: -1}), spec: shortTimeout, reason: pullFailed, says: []string{"spec.timeout"}},
 	{name: "tokens that are never good", bearer: &testenv.Bearer{}, set: breaks(testenv.Defect{Status: 200, Body: `{"token":"other"}`}), reason: authFailed, says: []string{"401", "check the credentials"}},
 }
 
@@ -289,9 +289,9 @@ func (l diversion) try(t *testing.T) {
 	}
 	obj := r.object("app", l.spec)
 	if l.reason == "" {
-		r.stored(obj)
+		r.mustStore(obj)
 	} else {
-		r.refused(obj, nil, l.reason, l.says...)
+		r.mustRefuse(obj, nil, l.reason, l.says...)
 	}
 	if n := r.g.Count(); n > 20 {
 		t.Errorf("%d requests", n)
@@ -314,7 +314,7 @@ func (l diversion) try(t *testing.T) {
 // there, without credentials.
 func TestListElsewhere(t *testing.T) {
 	ca := testenv.NewCA(t)
-	g, other := guard(t, ca, nil), testenv.StartRegistry(t, testenv.RegistryConfig{CA: ca, PageSize: 1})
+	g, other := newGuardedRegistry(t, ca, nil), testenv.StartRegistry(t, testenv.RegistryConfig{CA: ca, PageSize: 1})
 	for _, tag := range []string{"a", "b", "c"} {
 		other.Push("team/app", tag, layer(tag))
 	}

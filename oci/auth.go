@@ -33,18 +33,18 @@ type authTransport struct {
 	keys     credentials
 	conceal  func(...string)
 
-	mu     sync.Mutex
-	known  map[string]string // values of Authorization by scopes; basic authentication under ""
-	issued int               // bytes of all tokens; they are kept in memory to redact them
+	mu             sync.Mutex
+	authorizations map[string]string // values of Authorization by scopes; basic authentication under ""
+	issued         int               // bytes of all tokens; they are kept in memory to redact them
 }
 
 // newAuthTransport returns the transport for the registry at u. from is the guard of the
 // server that named u, nil if the user did. c has the network settings; its fields Origin,
 // Auth and Guard are set here.
 func newAuthTransport(u *url.URL, c transport.Config, keys credentials, from *transport.NetworkGuard, conceal func(...string)) *authTransport {
-	t := &authTransport{registry: u, keys: keys, conceal: conceal, known: map[string]string{}}
+	t := &authTransport{registry: u, keys: keys, conceal: conceal, authorizations: map[string]string{}}
 	c.Origin, c.Auth, c.Guard = u, transport.Auth{}, transport.NewNetworkGuard(u, from)
-	c.Guard.Opens, c.Guard.Hint = keys.chain.names, ", or add an entry for %s to the dockerconfigjson of the Secret"
+	c.Guard.Opens, c.Guard.Hint = keys.chain.hasHost, ", or add an entry for %s to the dockerconfigjson of the Secret"
 	t.client = transport.Client(c)
 	t.client.Transport = &transport.RetryTransport{Next: t.client.Transport}
 	t.tokens = &http.Client{Transport: t.client.Transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
@@ -59,21 +59,21 @@ func newAuthTransport(u *url.URL, c transport.Config, keys credentials, from *tr
 // Do sends a request, and retries it with credentials after a challenge of the registry.
 // It sends no credentials to other hosts, to which a list may lead.
 func (t *authTransport) Do(req *http.Request) (*http.Response, error) {
-	if s, ok := req.Body.(section); ok {
-		req.GetBody = s.again
+	if s, ok := req.Body.(uploadBody); ok {
+		req.GetBody = s.reopen
 	}
 	if !transport.SameOrigin(req.URL, t.registry) {
-		return t.client.Do(with(req, ""))
+		return t.client.Do(withAuthorization(req, ""))
 	}
 	scopes := auth.GetAllScopesForHost(req.Context(), t.registry.Host)
 	t.mu.Lock()
-	sent := cmp.Or(req.Header.Get("Authorization"), t.known[""], t.known[strings.Join(scopes, " ")]) // an upload keeps the header that it began with
+	sent := cmp.Or(req.Header.Get("Authorization"), t.authorizations[""], t.authorizations[strings.Join(scopes, " ")]) // an upload keeps the header that it began with
 	t.mu.Unlock()
-	resp, err := t.client.Do(with(req, sent))
+	resp, err := t.client.Do(withAuthorization(req, sent))
 	if err != nil || resp.StatusCode != http.StatusUnauthorized || !transport.SameOrigin(resp.Request.URL, t.registry) {
 		return resp, err
 	}
-	header, err := t.answer(req.Context(), resp.Header, scopes)
+	header, err := t.authorization(req.Context(), resp.Header, scopes)
 	if err != nil {
 		resp.Body.Close()
 		return nil, err
@@ -82,15 +82,15 @@ func (t *authTransport) Do(req *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	transport.Finish(resp)
-	again, err := transport.Afresh(with(req, header))
+	again, err := transport.Afresh(withAuthorization(req, header))
 	if err != nil {
 		return nil, err
 	}
 	return t.client.Do(again)
 }
 
-// with returns a copy of req with the header Authorization, or without it if header is "".
-func with(req *http.Request, header string) *http.Request {
+// withAuthorization returns a copy of req with the header Authorization, or without it if header is "".
+func withAuthorization(req *http.Request, header string) *http.Request {
 	out := req.Clone(req.Context())
 	out.Header.Del("Authorization")
 	if header != "" {
@@ -99,10 +99,10 @@ func with(req *http.Request, header string) *http.Request {
 	return out
 }
 
-// answer returns the value of Authorization that answers a challenge, or "" if there are
+// authorization returns the value of Authorization that answers a challenge, or "" if there are
 // no credentials for it. It prefers a token to a password.
-func (t *authTransport) answer(ctx context.Context, header http.Header, scopes []string) (value string, err error) {
-	key, asked := "", challenges(header)
+func (t *authTransport) authorization(ctx context.Context, header http.Header, scopes []string) (value string, err error) {
+	key, asked := "", parseChallenges(header)
 	switch {
 	case asked["bearer"] != nil:
 		token, err := t.token(ctx, asked["bearer"], scopes)
@@ -115,15 +115,15 @@ func (t *authTransport) answer(ctx context.Context, header http.Header, scopes [
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.known[key] = value
+	t.authorizations[key] = value
 	return value, nil
 }
 
-// refused closes resp, which refuses a request, and returns its error. It redacts secrets
+// refusalError closes resp, which refuses a request, and returns its error. It redacts secrets
 // that resp may repeat: the credentials, the header of the request, and the query of a link
 // to a storage host. If the registry or its token service refuses the credentials,
 // refused tells their issuer.
-func (t *authTransport) refused(resp *http.Response, service bool) error {
+func (t *authTransport) refusalError(resp *http.Response, service bool) error {
 	defer resp.Body.Close()
 	at := resp.Request.URL
 	_, shown, _ := strings.Cut(resp.Request.Header.Get("Authorization"), " ")
@@ -143,8 +143,8 @@ func (t *authTransport) refused(resp *http.Response, service bool) error {
 	refused := errors.Is(e, fs.ErrPermission) && (service || transport.SameOrigin(at, t.registry))
 	switch {
 	case e.Status == http.StatusBadRequest && at.Scheme == "http" && strings.Contains(string(text), "HTTPS"):
-		e.Hint = overTLS
-	case refused && t.keys.none():
+		e.Hint = hintTLS
+	case refused && t.keys.empty():
 		e.Hint = "no credentials were sent: " + t.keys.origin
 	case refused:
 		if t.keys.Refused != nil {
@@ -168,8 +168,8 @@ func (t *authTransport) token(ctx context.Context, params map[string]string, sco
 		return t.keys.Token, nil
 	}
 	realm, err := parseRealm(t.registry, params["realm"])
-	if err == nil && !t.keys.none() {
-		err = trusts(t.registry, realm, t.keys.chain)
+	if err == nil && !t.keys.empty() {
+		err = checkRealmTrust(t.registry, realm, t.keys.chain)
 	}
 	if err != nil {
 		return "", err
@@ -186,7 +186,7 @@ func (t *authTransport) token(ctx context.Context, params map[string]string, sco
 		return "", fmt.Errorf("get a token: %w", bare(err))
 	}
 	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("get a token: %w", t.refused(resp, true))
+		return "", fmt.Errorf("get a token: %w", t.refusalError(resp, true))
 	}
 	defer resp.Body.Close()
 	token, err := readToken(resp.Body)
@@ -223,7 +223,7 @@ func (t *authTransport) tokenRequest(ctx context.Context, realm *url.URL, servic
 	query["scope"] = append(query["scope"], scopes...)
 	realm.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, realm.String(), nil)
-	if err == nil && !t.keys.none() {
+	if err == nil && !t.keys.empty() {
 		req.SetBasicAuth(t.keys.Username, t.keys.Password)
 	}
 	return req, err
@@ -253,19 +253,19 @@ func readToken(body io.Reader) (string, error) {
 	return token, nil
 }
 
-// challenges returns the challenges of a registry (RFC 9110 section 11.6.1): for each
+// parseChallenges returns the challenges of a registry (RFC 9110 section 11.6.1): for each
 // scheme, in lower case, the parameters of its first challenge. In the header both
 // challenges and their parameters are items of lists. Invalid items are left out.
-func challenges(header http.Header) map[string]map[string]string {
+func parseChallenges(header http.Header) map[string]map[string]string {
 	all := map[string]map[string]string{}
 	for _, rest := range header.Values("Www-Authenticate") {
 		var params map[string]string // of the last challenge
 		for {
-			name, after := token(strings.TrimLeft(rest, " \t,"))
+			name, after := parseToken(strings.TrimLeft(rest, " \t,"))
 			if name = strings.ToLower(name); name == "" {
 				break
 			}
-			value, tail, assigned := parameter(after)
+			value, tail, assigned := parseParameter(after)
 			if assigned && params == nil {
 				break // a parameter without a challenge
 			}
@@ -279,8 +279,8 @@ func challenges(header http.Header) map[string]map[string]string {
 	return all
 }
 
-// parameter parses = and a value, which may be quoted. ok is false if s does not begin with =.
-func parameter(s string) (value, rest string, ok bool) {
+// parseParameter parses = and a value, which may be quoted. ok is false if s does not begin with =.
+func parseParameter(s string) (value, rest string, ok bool) {
 	s, ok = strings.CutPrefix(strings.TrimLeft(s, " \t"), "=")
 	if !ok {
 		return "", s, false
@@ -288,7 +288,7 @@ func parameter(s string) (value, rest string, ok bool) {
 	s = strings.TrimLeft(s, " \t")
 	quoted, ok := strings.CutPrefix(s, `"`)
 	if !ok {
-		value, rest = token(s)
+		value, rest = parseToken(s)
 		return value, rest, true
 	}
 	var b strings.Builder
@@ -306,8 +306,8 @@ func parameter(s string) (value, rest string, ok bool) {
 	return "", "", true // the closing quote is missing
 }
 
-// token parses a token (RFC 9110 section 5.6.2), and returns it and the rest of s.
-func token(s string) (name, rest string) {
+// parseToken parses a token (RFC 9110 section 5.6.2), and returns it and the rest of s.
+func parseToken(s string) (name, rest string) {
 	end := strings.IndexFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 	})
@@ -359,11 +359,11 @@ func parseRealm(from *url.URL, realm string) (*url.URL, error) {
 	return u, nil
 }
 
-// trusts returns an error if credentials for the registry at from must not be sent to
+// checkRealmTrust returns an error if credentials for the registry at from must not be sent to
 // realm. They may be sent to the same host, to the same registrable domain, and to
 // a host with an entry in chain.
-func trusts(from, realm *url.URL, chain keychain) error {
-	if sameHost(from, realm) || domain(from) != "" && domain(from) == domain(realm) || chain.has(realm.Host) {
+func checkRealmTrust(from, realm *url.URL, chain keychain) error {
+	if sameHost(from, realm) || domain(from) != "" && domain(from) == domain(realm) || chain.hasHostPort(realm.Host) {
 		return nil
 	}
 	return &RealmError{Registry: from.Host, Realm: realm.Host, Problem: fmt.Sprintf(

@@ -221,9 +221,9 @@ func (b *Bundle) member(ctx context.Context, d ocispec.Descriptor) (m member, er
 	return m, err
 }
 
-// named returns the manifest or index with this name. The error wraps fs.ErrNotExist if
+// findMember returns the manifest or index with this name. The error wraps fs.ErrNotExist if
 // there is none.
-func (b *Bundle) named(ctx context.Context, name string) (m member, err error) {
+func (b *Bundle) findMember(ctx context.Context, name string) (m member, err error) {
 	for _, d := range b.index {
 		if d.Annotations[ocispec.AnnotationRefName] == name {
 			if m, err = b.member(ctx, d); err != nil {
@@ -254,7 +254,7 @@ func (b *Bundle) layer(ctx context.Context, m member) (func() (io.ReadCloser, er
 // it; reading fails if the content does not match its digest. The
 // error wraps fs.ErrNotExist if there is no such archive.
 func (b *Bundle) Find(ctx context.Context, name string) (annotations map[string]string, open func() (io.ReadCloser, error), err error) {
-	m, err := b.named(ctx, name)
+	m, err := b.findMember(ctx, name)
 	if err == nil {
 		open, err = b.layer(ctx, m)
 	}
@@ -263,7 +263,7 @@ func (b *Bundle) Find(ctx context.Context, name string) (annotations map[string]
 
 // Lock returns the text of the lock, at most 16 MiB.
 func (b *Bundle) Lock(ctx context.Context) ([]byte, error) {
-	index, err := b.named(ctx, BundleName)
+	index, err := b.findMember(ctx, BundleName)
 	if err != nil {
 		return nil, err
 	}

@@ -21,8 +21,8 @@ import (
 // canary is a password that must not appear in any text.
 const canary = "cAnArY-passw0rd/+="
 
-// login returns the Secret with the password for a registry.
-func login(host, password string) source.Secret {
+// dockerLogin returns the Secret with the password for a registry.
+func dockerLogin(host, password string) source.Secret {
 	text := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, host, base64.StdEncoding.EncodeToString([]byte("user:"+password)))
 	return source.Secret{Type: "kubernetes.io/dockerconfigjson", Data: map[string][]byte{".dockerconfigjson": []byte(text)}}
 }
@@ -267,7 +267,7 @@ func newUpstream(t *testing.T, v variant) *upstream {
 	}
 	g := testenv.StartRegistry(t, config)
 	s := &upstream{t: t, g: g, variant: v, secrets: sourcetest.Secrets{
-		"default/login": login(g.Host, canary), "default/wrong": login(g.Host, "other-"+canary), "default/keys": trusted(t),
+		"default/login": dockerLogin(g.Host, canary), "default/wrong": dockerLogin(g.Host, "other-"+canary), "default/keys": trusted(t),
 	}}
 	if ca := config.CA; ca != nil {
 		cert, key := ca.Client("user")

@@ -28,13 +28,13 @@ type credentials struct {
 	origin string   // the source of the credentials, or where they were looked for; for messages
 }
 
-// none reports whether there are no credentials.
-func (c *credentials) none() bool {
+// empty reports whether there are no credentials.
+func (c *credentials) empty() bool {
 	return c.Username == "" && c.Password == "" && c.Token == "" && c.Refresh == ""
 }
 
-// provided reports whether a names a provider that issues credentials.
-func (a Access) provided() bool { return a.Provider != "" && a.Provider != "generic" }
+// hasProvider reports whether a names a provider that issues credentials.
+func (a Access) hasProvider() bool { return a.Provider != "" && a.Provider != "generic" }
 
 // credentials returns the credentials for the repository at.
 func (a Access) credentials(ctx context.Context, at registry.Reference, network transport.Config, env source.Env, v *transport.SecretReader) (out credentials, err error) {
@@ -45,7 +45,7 @@ func (a Access) credentials(ctx context.Context, at registry.Reference, network 
 	switch {
 	case found:
 		out.Credential, out.origin = e.credential, "secret "+e.secret
-	case a.provided():
+	case a.hasProvider():
 		out.origin = "provider " + a.Provider
 		out.Credential, err = a.login(ctx, at, network, env, v)
 	case out.origin != "":
@@ -54,7 +54,7 @@ func (a Access) credentials(ctx context.Context, at registry.Reference, network 
 		out.origin = "the user's keychain has none for " + at.Registry
 		if out.Credential, err = env.Keychain(ctx, at.Registry); err != nil {
 			err = fmt.Errorf("keychain: credentials for %s: %w", at.Registry, err)
-		} else if !out.none() {
+		} else if !out.empty() {
 			out.origin = "the user's keychain"
 		}
 	default:
@@ -82,7 +82,7 @@ func (a Access) keychain(ctx context.Context, at registry.Reference, v *transpor
 	}
 	if a.ServiceAccount != "" {
 		pull, err := v.PullSecrets(ctx, a.ServiceAccount, "spec.serviceAccountName")
-		if err != nil && !(a.provided() && errors.Is(err, fs.ErrNotExist)) { // with a provider the account is an identity
+		if err != nil && !(a.hasProvider() && errors.Is(err, fs.ErrNotExist)) { // with a provider the account is an identity
 			return nil, "", err
 		}
 		for _, s := range pull {
@@ -145,8 +145,8 @@ type entry struct {
 // A keychain has entries of several Secrets, the most specific one first.
 type keychain []entry
 
-// login is an entry in the format of docker login.
-type login struct {
+// dockerLogin is an entry in the format of docker login.
+type dockerLogin struct {
 	Auth          string `json:"auth"`
 	Username      string `json:"username"`
 	Password      string `json:"password"`
@@ -161,7 +161,7 @@ func readKeys(s transport.Secret) (all keychain, err error) {
 		return nil, err
 	}
 	var config struct {
-		Auths map[string]login `json:"auths"`
+		Auths map[string]dockerLogin `json:"auths"`
 	}
 	if legacy {
 		err = json.Unmarshal(text, &config.Auths)
@@ -173,7 +173,7 @@ func readKeys(s transport.Secret) (all keychain, err error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.Auths)) {
 		l := config.Auths[name]
-		if l == (login{}) {
+		if l == (dockerLogin{}) {
 			continue // docker stores these credentials elsewhere
 		}
 		e, why := l.entry(name)
@@ -187,7 +187,7 @@ func readKeys(s transport.Secret) (all keychain, err error) {
 }
 
 // entry converts l, the login for name. why describes a defect, or is "".
-func (l login) entry(name string) (e entry, why string) {
+func (l dockerLogin) entry(name string) (e entry, why string) {
 	e.host, e.path = scopeOf(name)
 	if l.Auth != "" {
 		pair, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(l.Auth, "="))
@@ -231,13 +231,13 @@ func (k keychain) find(at registry.Reference) (entry, bool) {
 	return entry{}, false
 }
 
-// has reports whether an entry is for exactly HOST[:PORT], not by a pattern.
-func (k keychain) has(host string) bool {
+// hasHostPort reports whether an entry is for exactly HOST[:PORT], not by a pattern.
+func (k keychain) hasHostPort(host string) bool {
 	return slices.ContainsFunc(k, func(e entry) bool { return strings.EqualFold(e.host, host) })
 }
 
-// names reports whether an entry is for exactly HOST, on any port.
-func (k keychain) names(host string) bool {
+// hasHost reports whether an entry is for exactly HOST, on any port.
+func (k keychain) hasHost(host string) bool {
 	return slices.ContainsFunc(k, func(e entry) bool {
 		return strings.EqualFold((&url.URL{Host: e.host}).Hostname(), host)
 	})

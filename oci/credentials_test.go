@@ -171,7 +171,7 @@ func TestTokensWithoutEnd(t *testing.T) {
 			io.WriteString(w, `{"tags":["a"]}`)
 		}
 	}))
-	if err := tagsOf(plain(t, g)); err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes of tokens") || issued > 20 {
+	if err := listTags(plain(t, g)); err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes of tokens") || issued > 20 {
 		t.Error(err, issued)
 	}
 }
@@ -190,7 +190,7 @@ func TestTokenAnswers(t *testing.T) {
 		"wrong":               {`{"token":"x","access_token":"x"}`, "401"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := guard(t, testenv.NewCA(t), &testenv.Bearer{})
+			g := newGuardedRegistry(t, testenv.NewCA(t), &testenv.Bearer{})
 			g.Break(&testenv.Defect{Phase: testenv.GetToken, Status: http.StatusOK, Body: row.body})
 			access, env := g.access()
 			r, _ := connect(t, access, env)
@@ -211,7 +211,7 @@ func TestTokenRedirect(t *testing.T) {
 		"refresh token": `{"username":"ann","identitytoken":"` + password + `"}`,
 	} {
 		for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
-			g, other := guard(t, ca, &testenv.Bearer{IdentityToken: password}), guard(t, ca, &testenv.Bearer{})
+			g, other := newGuardedRegistry(t, ca, &testenv.Bearer{IdentityToken: password}), newGuardedRegistry(t, ca, &testenv.Bearer{})
 			g.config = `{"auths":{"` + g.Host + `":` + config + `}}`
 			g.Break(&testenv.Defect{Phase: testenv.GetToken, Status: status, Header: http.Header{"Location": {other.Base}}})
 			access, env := g.access()
@@ -236,7 +236,7 @@ func TestTokens(t *testing.T) {
 		"identity, again": {testenv.Bearer{IdentityToken: "refresh me", Uses: 1}, `"auth":"MDAwMDo=","identitytoken":"refresh me"`, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := guard(t, ca, &row.bearer)
+			g := newGuardedRegistry(t, ca, &row.bearer)
 			g.config = `{"auths":{"` + g.Host + `":{` + row.login + `}}}`
 			d := g.Push("team/app", "v1", layer("x"))
 			access, env := g.access()
@@ -259,7 +259,7 @@ func TestTokens(t *testing.T) {
 // token is requested.
 func TestRegistryToken(t *testing.T) {
 	ca := testenv.NewCA(t)
-	g := guarded{testenv.StartRegistry(t, testenv.RegistryConfig{CA: ca, Bearer: &testenv.Bearer{Realm: "https://tokens.example/"},
+	g := guardedRegistry{testenv.StartRegistry(t, testenv.RegistryConfig{CA: ca, Bearer: &testenv.Bearer{Realm: "https://tokens.example/"},
 		Allow: func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer given" }}), ca, ""}
 	g.config = `{"auths":{"` + g.Host + `":{"registrytoken":"given"}}}`
 	g.Push("team/app", "v1", layer("x"))

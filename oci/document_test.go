@@ -59,10 +59,10 @@ func TestPlatform(t *testing.T) {
 				d := r.g.PushIndex("team/app", "latest", x)
 				obj := r.object("app", nil)
 				if row.err != "" {
-					r.refused(obj, nil, pullFailed, row.err, d.Digest.String())
+					r.mustRefuse(obj, nil, pullFailed, row.err, d.Digest.String())
 					continue
 				}
-				r.stored(obj)
+				r.mustStore(obj)
 				if a := obj.Artifact(); a.Revision != "latest@"+d.Digest.String() || a.Metadata["number"] != fmt.Sprint(row.want) {
 					t.Errorf("artifact %+v", a)
 				}
@@ -87,9 +87,9 @@ func TestNesting(t *testing.T) {
 			d = r.g.PushIndex("team/app", "latest", testenv.Index{Manifests: []ocispec.Descriptor{entry(d, "linux/amd64")}})
 		}
 		if depth <= 4 {
-			r.stored(r.object("app", nil))
+			r.mustStore(r.object("app", nil))
 		} else {
-			r.refused(r.object("app", nil), nil, pullFailed, "nested in more than 4 others")
+			r.mustRefuse(r.object("app", nil), nil, pullFailed, "nested in more than 4 others")
 		}
 	}
 }

@@ -20,7 +20,7 @@ func (r *Repository) Pause(wait func(context.Context, time.Duration) error, now 
 // ReadChallenges parses the challenges in a header, and returns the realms that are valid
 // for a registry.
 func ReadChallenges(from *url.URL, line string) (realms []*url.URL) {
-	for _, params := range challenges(http.Header{"Www-Authenticate": {line}}) {
+	for _, params := range parseChallenges(http.Header{"Www-Authenticate": {line}}) {
 		if u, err := parseRealm(from, params["realm"]); err == nil {
 			realms = append(realms, u)
 		}
@@ -52,5 +52,5 @@ func Trusts(registry, realm, config string) bool {
 	k, _ := readKeys(transport.Secret{Secret: source.Secret{Data: map[string][]byte{".dockerconfigjson": []byte(config)}}})
 	from := &url.URL{Scheme: "https", Host: registry}
 	u, err := parseRealm(from, realm)
-	return err == nil && trusts(from, u, k) == nil
+	return err == nil && checkRealmTrust(from, u, k) == nil
 }

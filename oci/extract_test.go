@@ -94,13 +94,13 @@ func TestCopyHashes(t *testing.T) {
 	r.Store = store
 	obj := r.object("app", copied)
 	r.push(testenv.TarGzip(t, text("a", "one\n")))
-	r.stored(obj)
+	r.mustStore(obj)
 	if got := obj.Artifact().Digest; !strings.HasPrefix(got, "blake3:") {
 		t.Errorf("digest %s", got)
 	}
 	r.push(testenv.TarGzip(t, text("a", "two\n")))
 	r.g.Break(&testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Flip, After: 50})
-	r.refused(obj, obj.Artifact(), pullFailed, "instead of sha256:")
+	r.mustRefuse(obj, obj.Artifact(), pullFailed, "instead of sha256:")
 }
 
 // TestStoreAtFault tests failures that the registry does not cause.
@@ -272,7 +272,7 @@ func TestUnverified(t *testing.T) {
 		"stall": {func(r *setup, n *listTechnology, obj *source.OCIRepository) {
 			n.level = "stall"
 			r.Stalls = func() (int, bool) { return len(n.asked), true }
-			hasty(&obj.Spec)
+			shortTimeout(&obj.Spec)
 		}, source.Failed, "verify: not done within"},
 		"no such Secret": {func(r *setup, _ *listTechnology, _ *source.OCIRepository) { delete(r.secrets, "default/keys") }, source.Failed, "spec.verify.secretRef: secret default/keys"},
 		"no such root": {func(_ *setup, _ *listTechnology, obj *source.OCIRepository) {
@@ -288,7 +288,7 @@ func TestUnverified(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, n, obj := withSignature(t)
 			row.change(r, n, obj)
-			testenv.Equal(t, r.refused(obj, nil, "VerificationError", row.says).Outcome, row.outcome, "outcome")
+			testenv.Equal(t, r.mustRefuse(obj, nil, "VerificationError", row.says).Outcome, row.outcome, "outcome")
 			if c := obj.Common().Condition(source.SourceVerifiedCondition); c.Status != "False" || c.Reason != "VerificationError" {
 				t.Errorf("%+v", c)
 			}

@@ -44,7 +44,7 @@ func (h attack) try(t *testing.T, c testenv.RegistryConfig) {
 	h.limits.Temp, r.limits = r.limits.Temp, h.limits
 	r.push(testenv.TarGzip(t, text("a", "one\n")))
 	app := r.object("app", nil)
-	r.stored(app)
+	r.mustStore(app)
 	if h.plant != nil {
 		h.plant(r)
 	} else {
@@ -54,8 +54,8 @@ func (h attack) try(t *testing.T, c testenv.RegistryConfig) {
 	if h.spec != nil {
 		h.spec(&app.Spec)
 	}
-	r.refused(app, app.Artifact(), h.reason, h.says...)
-	r.refused(r.object("fresh", h.spec), nil, h.reason, h.says...)
+	r.mustRefuse(app, app.Artifact(), h.reason, h.says...)
+	r.mustRefuse(r.object("fresh", h.spec), nil, h.reason, h.says...)
 }
 
 func TestHostileRegistries(t *testing.T) {
@@ -150,8 +150,8 @@ var hostileIndexes = []attack{
 	}, reason: pullFailed, says: []string{"ends after"}},
 }
 
-// claim publishes a layer whose descriptor has a wrong size.
-func claim(more int64) func(*setup) {
+// wrongLayerSize publishes a layer whose descriptor has a wrong size.
+func wrongLayerSize(more int64) func(*setup) {
 	return func(r *setup) {
 		b := testenv.TarGzip(r, text("a", "two\n"))
 		d := r.g.PushBlob("team/app", b)
@@ -182,9 +182,9 @@ func zeros(n int64) []testenv.Entry {
 }
 
 var hostileLayers = []attack{
-	{name: "larger than its descriptor says, length untold", plant: claim(-1), defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Serve, Handler: unsized},
+	{name: "larger than its descriptor says, length untold", plant: wrongLayerSize(-1), defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Serve, Handler: unsized},
 		reason: pullFailed, says: []string{"goes on behind its"}},
-	{name: "smaller than its descriptor says, length untold", plant: claim(+1), defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Serve, Handler: unsized},
+	{name: "smaller than its descriptor says, length untold", plant: wrongLayerSize(+1), defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Serve, Handler: unsized},
 		reason: pullFailed, says: []string{"ends after"}},
 
 	{name: "ratio of a zstd bomb", plant: layerOf(func(t testing.TB) []byte { return testenv.Zstd(t, testenv.Tar(t, zeros(17<<20)...)) }),
@@ -229,11 +229,11 @@ func copied(s *source.OCIRepositorySpec) {
 
 func ranged(s *source.OCIRepositorySpec) { s.Ref = &source.OCIRepositoryRef{SemVer: "*"} }
 
-// hasty sets a short timeout for the step that stalls; earlier steps may take longer (see
+// shortTimeout sets a short timeout for the step that stalls; earlier steps may take longer (see
 // setup.Stalls).
-func hasty(s *source.OCIRepositorySpec) { s.Timeout = source.Duration(250 * time.Millisecond) }
+func shortTimeout(s *source.OCIRepositorySpec) { s.Timeout = source.Duration(250 * time.Millisecond) }
 
-func hastySigned(s *source.OCIRepositorySpec) { hasty(s); signed(s) }
+func shortTimeoutSigned(s *source.OCIRepositorySpec) { shortTimeout(s); signed(s) }
 
 // flood answers with a status and a very long text.
 func flood(status int) func(http.ResponseWriter, *http.Request, http.Handler) {
@@ -273,8 +273,8 @@ var hostileAnswers = []attack{
 			}
 			http.NewResponseController(w).Flush()
 		}
-	}}, spec: hasty, reason: pullFailed, says: []string{"layer", "spec.timeout"}},
-	{name: "stall in the referrers", defect: &testenv.Defect{Phase: testenv.ListReferrers, Do: testenv.Stall, After: 5}, spec: hastySigned, reason: "VerificationError", says: []string{"verify", "spec.timeout"}},
+	}}, spec: shortTimeout, reason: pullFailed, says: []string{"layer", "spec.timeout"}},
+	{name: "stall in the referrers", defect: &testenv.Defect{Phase: testenv.ListReferrers, Do: testenv.Stall, After: 5}, spec: shortTimeoutSigned, reason: "VerificationError", says: []string{"verify", "spec.timeout"}},
 	{name: "referrers without end", defect: &testenv.Defect{Phase: testenv.ListReferrers, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 		w.Header().Set("Content-Type", ocispec.MediaTypeImageIndex)
 		w.Header().Set("Link", "<"+r.URL.Path+"?more="+r.URL.Query().Get("more")+`x>; rel="next"`)
@@ -309,7 +309,7 @@ func TestGigabytes(t *testing.T) {
 			r.push(testenv.TarGzip(t, text("a", "one\n")))
 			r.g.Break(&testenv.Defect{Phase: c.phase, Do: testenv.Swell, After: 1 << 30})
 			obj := r.object("app", c.spec)
-			if n := measure.Allocated(func() { r.refused(obj, nil, c.reason) }); n > most {
+			if n := measure.Allocated(func() { r.mustRefuse(obj, nil, c.reason) }); n > most {
 				t.Errorf("%d MiB were allocated", n>>20)
 			}
 		})

@@ -95,7 +95,7 @@ func (c *content) pull(ctx context.Context, hashed bool, use func(io.Reader) err
 			return stepError(source.StepFetch, pullFailed, err)
 		}
 		defer blob.Close()
-		received, err := readahead.NewReaderSize(&layerReader{from: blob, of: c, progress: progress}, 4, 256<<10)
+		received, err := readahead.NewReaderSize(&layerReader{reader: blob, content: c, progress: progress}, 4, 256<<10)
 		if err != nil {
 			return err
 		}
@@ -107,14 +107,14 @@ func (c *content) pull(ctx context.Context, hashed bool, use func(io.Reader) err
 
 // A layerReader reports progress, and wraps errors of the transfer with their reason.
 type layerReader struct {
-	from     io.Reader
-	of       *content
+	reader   io.Reader
+	content  *content
 	done     int64
 	progress func(done int64)
 }
 
 func (r *layerReader) Read(p []byte) (int, error) {
-	n, err := r.from.Read(p)
+	n, err := r.reader.Read(p)
 	r.done += int64(n)
 	r.progress(r.done)
 	if err != nil && err != io.EOF {
@@ -126,9 +126,9 @@ func (r *layerReader) Read(p []byte) (int, error) {
 // transferError adds to err the position and the layer at which the transfer failed.
 func (r *layerReader) transferError(err error) error {
 	if !is[*ContentError](err) { // a ContentError contains the position already
-		err = fmt.Errorf("after %d of %d bytes: %w", r.done, r.of.layer.Size, err)
+		err = fmt.Errorf("after %d of %d bytes: %w", r.done, r.content.layer.Size, err)
 	}
-	return fmt.Errorf("receive layer %s of %s: %w", r.of.layer.Digest, r.of.repo.Name(), err)
+	return fmt.Errorf("receive layer %s of %s: %w", r.content.layer.Digest, r.content.repo.Name(), err)
 }
 
 // progress returns a function that reports how many of size bytes were transferred.
@@ -235,7 +235,7 @@ func (c *content) Explain(ctx context.Context) (fs.FS, *artifact.Rules, error) {
 // because the digest is verified at the end.
 func (c *content) copy(ctx context.Context, w io.Writer) (artifact.Report, error) {
 	report := artifact.Report{Files: 1}
-	sum := summer(w, c.layer.Digest)
+	sum := digestFunc(w, c.layer.Digest)
 	err := c.pull(ctx, sum == nil, func(layer io.Reader) (err error) {
 		report.Bytes, err = io.Copy(w, layer)
 		if err != nil || sum == nil {
@@ -249,10 +249,10 @@ func (c *content) copy(ctx context.Context, w io.Writer) (artifact.Report, error
 	return report, err
 }
 
-// summer returns a function that returns the digest of the data written to w, or nil if w
+// digestFunc returns a function that returns the digest of the data written to w, or nil if w
 // does not compute one with the algorithm of d. The store does by default, and hashing
 // twice would take longer than writing.
-func summer(w io.Writer, d digest.Digest) func() string {
+func digestFunc(w io.Writer, d digest.Digest) func() string {
 	s, ok := w.(interface{ Sum() string })
 	if !ok || !strings.HasPrefix(s.Sum(), string(d.Algorithm())+":") {
 		return nil

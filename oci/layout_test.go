@@ -239,7 +239,7 @@ func (r *setup) save(tags ...string) (dir string) {
 	return dir
 }
 
-func TestDirectoryStandsIn(t *testing.T) {
+func TestLocalDirectory(t *testing.T) {
 	r := newSetup(t, testenv.RegistryConfig{})
 	dir := t.TempDir()
 	write(t, dir, "app.yaml", "kind: App")
@@ -254,14 +254,14 @@ func TestDirectoryStandsIn(t *testing.T) {
 	r.want(obj, source.Unchanged)
 	write(t, dir, "app.yaml", "kind: Application")
 	r.want(obj, source.Stored)
-	r.refused(r.object("copied", copied), nil, layerFailed, "local directory "+dir, "no layer to copy")
-	r.refused(r.object("verified", signed), nil, "VerificationError", "has no signature", "cosign")
+	r.mustRefuse(r.object("copied", copied), nil, layerFailed, "local directory "+dir, "no layer to copy")
+	r.mustRefuse(r.object("verified", signed), nil, "VerificationError", "has no signature", "cosign")
 	r.local[r.g.URL("team/app")] = filepath.Join(dir, "absent")
-	r.refused(r.object("absent", nil), nil, pullFailed, "absent")
+	r.mustRefuse(r.object("absent", nil), nil, pullFailed, "absent")
 	testenv.Equal(t, r.g.Count(), 0, "requests")
 }
 
-func TestLayoutStandsIn(t *testing.T) {
+func TestLocalLayout(t *testing.T) {
 	r := newSetup(t, testenv.RegistryConfig{})
 	r.secrets["default/keys"] = trusted(t)
 	m := files(t, "app.yaml", "kind: App")
@@ -280,12 +280,12 @@ func TestLayoutStandsIn(t *testing.T) {
 	}
 	r.want(stand, source.Unchanged)
 	r.want(r.object("copied", func(s *source.OCIRepositorySpec) { ranged(s); copied(s) }), source.Stored)
-	r.refused(r.object("tag", nil), nil, pullFailed, "latest")
+	r.mustRefuse(r.object("tag", nil), nil, pullFailed, "latest")
 	write(t, dir, "blobs/sha256/"+m.Layers[0].Descriptor().Digest.Encoded(), strings.Repeat("x", len(m.Layers[0].Data)))
-	r.refused(r.object("damaged", verified), nil, pullFailed, "instead of sha256:")
+	r.mustRefuse(r.object("damaged", verified), nil, pullFailed, "instead of sha256:")
 	write(t, dir, ocispec.ImageLayoutFile, `{"imageLayoutVersion":"9"}`)
-	r.refused(r.object("newer", verified), nil, pullFailed, "version")
+	r.mustRefuse(r.object("newer", verified), nil, pullFailed, "version")
 	r.local[r.g.URL("team/app")] = unsigned
-	r.refused(r.object("unsigned", verified), nil, "VerificationError", "is not signed")
+	r.mustRefuse(r.object("unsigned", verified), nil, "VerificationError", "is not signed")
 	testenv.Equal(t, r.g.Count(), 0, "requests")
 }

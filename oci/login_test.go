@@ -32,8 +32,8 @@ func try(t *testing.T, g *testenv.Registry, a oci.Access, env source.Env) error 
 	return err
 }
 
-// TestWhoHasCredentials checks that the first source that has credentials is used.
-func TestWhoHasCredentials(t *testing.T) {
+// TestCredentialSources checks that the first source that has credentials is used.
+func TestCredentialSources(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "ann", Password: password})
 	g.Push("team/app", "v1", layer("x"))
 	right, other := dockerconfig(g.Host, "ann", password), dockerconfig("other.example", "ann", password)
@@ -217,7 +217,7 @@ func TestProxy(t *testing.T) {
 func TestWeb(t *testing.T) {
 	ca := testenv.NewCA(t)
 	cert, key := ca.Client("ann")
-	g := guard(t, ca, nil)
+	g := newGuardedRegistry(t, ca, nil)
 	access, env := g.access()
 	access.Cert = ref("tls")
 	env.Secrets.(secrets)["tls"] = map[string]string{"ca.crt": string(ca.PEM()), "tls.crt": string(cert), "tls.key": string(key)}
@@ -335,13 +335,13 @@ func TestRealm(t *testing.T) {
 		"that is no URL":                {"https://%%zz:%s", true, false, "no URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			issuer := guard(t, ca, &testenv.Bearer{Anonymous: true})
+			issuer := newGuardedRegistry(t, ca, &testenv.Bearer{Anonymous: true})
 			u, _ := url.Parse(issuer.Base)
 			realm := row.realm
 			if strings.Contains(realm, "%s") {
 				realm = fmt.Sprintf(realm, u.Port())
 			}
-			g := guard(t, ca, &testenv.Bearer{Realm: realm})
+			g := newGuardedRegistry(t, ca, &testenv.Bearer{Realm: realm})
 			want := g.Push("team/app", "v1", layer("x"))
 			host := g.Host
 			if row.anonymous {

@@ -32,12 +32,12 @@ const (
 	ociArtifact    = "application/vnd.oci.artifact.manifest.v1+json" // of a draft of 1.1
 )
 
-// vague are media types that do not identify a kind of manifest.
-var vague = map[string]bool{"": true, "application/json": true, "application/octet-stream": true, "text/plain": true, "binary/octet-stream": true}
+// genericTypes are media types that do not identify a kind of manifest.
+var genericTypes = map[string]bool{"": true, "application/json": true, "application/octet-stream": true, "text/plain": true, "binary/octet-stream": true}
 
 // readManifest fetches the manifest or index that reference names. It checks digest, size
 // and media type of want, as far as they are set.
-func readManifest(ctx context.Context, from holder, reference string, want ocispec.Descriptor) (got ocispec.Descriptor, content []byte, err error) {
+func readManifest(ctx context.Context, from backend, reference string, want ocispec.Descriptor) (got ocispec.Descriptor, content []byte, err error) {
 	mediaType, content, err := from.manifest(ctx, reference)
 	if err != nil {
 		return got, nil, err
@@ -91,7 +91,7 @@ func typeOf(content []byte, header, descriptor string) (string, error) {
 	said := ""
 	for _, claim := range []string{shape.MediaType, header, descriptor} {
 		switch {
-		case vague[claim]:
+		case genericTypes[claim]:
 		case said == "":
 			said = claim
 		case claim != said:

@@ -28,8 +28,8 @@ type Origin struct {
 	secretReader transport.SecretReader
 
 	mu      sync.Mutex
-	kept    *resolved // fetched by the last Resolve and not yet opened; may be nil
-	trusted *Trust    // read by the last Resolve; may be nil
+	kept    *resolvedRevision // fetched by the last Resolve and not yet opened; may be nil
+	trusted *Trust            // read by the last Resolve; may be nil
 }
 
 // New returns the origin of r. technologies verify signatures, by
@@ -145,7 +145,7 @@ func (o *Origin) lookUp(ctx context.Context, repo *Repository, sel selection) (t
 }
 
 // fetch fetches the manifest that d names or leads to. It closes repo if that fails.
-func (o *Origin) fetch(ctx context.Context, repo *Repository, d ocispec.Descriptor) (r *resolved, err error) {
+func (o *Origin) fetch(ctx context.Context, repo *Repository, d ocispec.Descriptor) (r *resolvedRevision, err error) {
 	err = o.within(ctx, "fetch manifest", func(ctx context.Context) (err error) {
 		r, err = follow(ctx, repo, d)
 		return err
@@ -215,7 +215,7 @@ func (o *Origin) within(ctx context.Context, step string, do func(context.Contex
 func (o *Origin) Secrets() []string { return o.secretReader.Values() }
 
 // keep stores a new revision for Open, and closes the stored one. r may be nil.
-func (o *Origin) keep(r *resolved) {
+func (o *Origin) keep(r *resolvedRevision) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.kept != nil {
@@ -225,7 +225,7 @@ func (o *Origin) keep(r *resolved) {
 }
 
 // take removes and returns the stored revision if its digest is d; otherwise it returns nil.
-func (o *Origin) take(d digest.Digest) *resolved {
+func (o *Origin) take(d digest.Digest) *resolvedRevision {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r := o.kept
@@ -278,7 +278,7 @@ func (s state) revision(tag string) source.Revision {
 
 // content is an open revision. It closes its repository.
 type content struct {
-	*resolved
+	*resolvedRevision
 	origin *Origin
 	rev    source.Revision
 	layer  ocispec.Descriptor // the selected layer of the manifest
@@ -292,14 +292,14 @@ type content struct {
 var _ source.Explainer = (*content)(nil)
 
 // newContent selects the layer. It closes the repository if that fails.
-func newContent(o *Origin, r *resolved, rev source.Revision) (*content, error) {
+func newContent(o *Origin, r *resolvedRevision, rev source.Revision) (*content, error) {
 	layer, err := layerOf(r.manifest, o.repo.Spec.LayerSelector)
 	if err != nil {
 		r.repo.Close()
 		err = fmt.Errorf("manifest of %s: %w", rev.ID, err)
 		return nil, &source.StepError{Step: source.StepFetch, Reason: layerFailed, Err: err}
 	}
-	c := &content{resolved: r, origin: o, rev: rev, layer: layer}
+	c := &content{resolvedRevision: r, origin: o, rev: rev, layer: layer}
 	if _, left := metadata(r.manifest.Annotations); left > 0 {
 		c.notes = append(c.notes, fmt.Sprintf("%d of %d annotations are not in the metadata: at most %d KiB together are taken over",
 			left, len(r.manifest.Annotations), maxAnnotations>>10))
@@ -322,7 +322,7 @@ func layerOf(m ocispec.Manifest, s *source.OCILayerSelector) (ocispec.Descriptor
 	for _, l := range m.Layers {
 		types = append(types, l.MediaType)
 	}
-	return ocispec.Descriptor{}, fmt.Errorf("no layer has the media type %q of spec.layerSelector, only %s", s.MediaType, listed(types))
+	return ocispec.Descriptor{}, fmt.Errorf("no layer has the media type %q of spec.layerSelector, only %s", s.MediaType, quoteList(types))
 }
 
 // maxAnnotations is the maximum size in bytes of the annotations, names and values

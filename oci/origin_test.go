@@ -167,7 +167,7 @@ func TestKeptOnce(t *testing.T) {
 	must(t, err)
 	rev, _, err := o.Resolve(t.Context(), state)
 	must(t, err)
-	r.secrets["default/login"] = login(r.g.Host, "revoked")
+	r.secrets["default/login"] = dockerLogin(r.g.Host, "revoked")
 	_, err = o.Open(t.Context(), rev)
 	testenv.ErrorIs(t, err, fs.ErrPermission)
 }
@@ -246,7 +246,7 @@ func TestInvalidSelection(t *testing.T) {
 		"spec.ref.semverFilter": {SemVer: "*", SemVerFilter: "("},
 		"spec.ref.tag":          {Tag: "a/../b"},
 	} {
-		testenv.Equal(t, r.refused(r.follow(ref), nil, listFailed, field).Outcome, source.Stalled, ref)
+		testenv.Equal(t, r.mustRefuse(r.follow(ref), nil, listFailed, field).Outcome, source.Stalled, ref)
 	}
 	testenv.Equal(t, r.g.Count(), 0, "requests")
 }
@@ -321,7 +321,7 @@ func TestFleetApart(t *testing.T) {
 			r := newSetup(t, testenv.RegistryConfig{Username: "user", Password: canary})
 			r.g.Push("team/app", "latest", files(t, "a", "1"))
 			r.secrets["default/twin"] = r.secrets["default/login"]
-			r.secrets["other/login"] = login(r.g.Host, "wrong-"+canary)
+			r.secrets["other/login"] = dockerLogin(r.g.Host, "wrong-"+canary)
 			err := r.fleet(2, r.sharing(), c.edit)
 			if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) || strings.Contains(fmt.Sprint(err), canary) {
 				t.Error(err)
@@ -367,7 +367,7 @@ var failures = []attack{
 // TestLoginStalls tests a provider that does not answer.
 func TestLoginStalls(t *testing.T) {
 	obj := &source.OCIRepository{Spec: source.OCIRepositorySpec{URL: "oci://registry.example.org/app", Provider: "aws"}}
-	hasty(&obj.Spec)
+	shortTimeout(&obj.Spec)
 	wait := func(ctx context.Context, _ source.LoginRequest) (source.Credential, error) {
 		<-ctx.Done()
 		return source.Credential{}, ctx.Err()

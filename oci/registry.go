@@ -51,8 +51,8 @@ func newServer(at registry.Reference, t *authTransport) *server {
 	return s
 }
 
-// accepted are the media types of manifests in the header Accept.
-var accepted = strings.Join([]string{
+// manifestTypes are the media types of manifests in the header Accept.
+var manifestTypes = strings.Join([]string{
 	ocispec.MediaTypeImageManifest, ocispec.MediaTypeImageIndex, dockerManifest, dockerIndex, ociArtifact,
 }, ", ")
 
@@ -61,8 +61,8 @@ func (s *server) at(endpoint string, query url.Values) *url.URL {
 	return s.base.ResolveReference(&url.URL{Path: s.base.Path + endpoint, RawQuery: query.Encode()})
 }
 
-// expected maps methods to their success status.
-var expected = map[string]int{
+// successStatus maps methods to their success status.
+var successStatus = map[string]int{
 	http.MethodHead: http.StatusOK, http.MethodGet: http.StatusOK, http.MethodPost: http.StatusAccepted, http.MethodPut: http.StatusCreated,
 }
 
@@ -74,15 +74,15 @@ func (s *server) Do(req *http.Request) (*http.Response, error) {
 		return nil, bare(err)
 	}
 	probe := req.Method == http.MethodGet && resp.StatusCode == http.StatusNotFound
-	if resp.StatusCode != expected[req.Method] && !probe {
-		return nil, s.auth.refused(resp, false)
+	if resp.StatusCode != successStatus[req.Method] && !probe {
+		return nil, s.auth.refusalError(resp, false)
 	}
 	return resp, nil
 }
 
-// ask sends a request without a body. The status of the returned response is 200; the
+// request sends a request without a body. The status of the returned response is 200; the
 // caller closes its body.
-func (s *server) ask(ctx context.Context, method string, u *url.URL, accept string) (*http.Response, error) {
+func (s *server) request(ctx context.Context, method string, u *url.URL, accept string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(auth.AppendRepositoryScope(ctx, s.name, auth.ActionPull), method, u.String(), nil)
 	if err != nil {
 		return nil, err
@@ -92,24 +92,24 @@ func (s *server) ask(ctx context.Context, method string, u *url.URL, accept stri
 	req.Header.Set("Accept", accept)
 	resp, err := s.Do(req)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		return nil, s.auth.refused(resp, false)
+		return nil, s.auth.refusalError(resp, false)
 	}
 	return resp, err
 }
 
-// answered reports whether err is a response with one of these statuses.
-func answered(err error, statuses ...int) bool {
+// hasStatus reports whether err is a response with one of these statuses.
+func hasStatus(err error, statuses ...int) bool {
 	e, ok := errors.AsType[*StatusError](err)
 	return ok && slices.Contains(statuses, e.Status)
 }
 
-// headless are the statuses of registries that do not support HEAD, and of servers of
+// noHeadStatuses are the statuses of registries that do not support HEAD, and of servers of
 // other protocols, whose responses to GET are more informative.
-var headless = []int{http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotImplemented}
+var noHeadStatuses = []int{http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotImplemented}
 
 func (s *server) head(ctx context.Context, reference string) (ocispec.Descriptor, error) {
-	resp, err := s.ask(ctx, http.MethodHead, s.at("manifests/"+reference, nil), accepted)
-	if answered(err, headless...) {
+	resp, err := s.request(ctx, http.MethodHead, s.at("manifests/"+reference, nil), manifestTypes)
+	if hasStatus(err, noHeadStatuses...) {
 		return ocispec.Descriptor{}, errNoHead
 	}
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *server) head(ctx context.Context, reference string) (ocispec.Descriptor
 }
 
 func (s *server) manifest(ctx context.Context, reference string) (string, []byte, error) {
-	resp, err := s.ask(ctx, http.MethodGet, s.at("manifests/"+reference, nil), accepted)
+	resp, err := s.request(ctx, http.MethodGet, s.at("manifests/"+reference, nil), manifestTypes)
 	if err != nil {
 		return "", nil, err
 	}
@@ -147,7 +147,7 @@ func mediaType(resp *http.Response) string {
 }
 
 func (s *server) blob(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
-	resp, err := s.ask(ctx, http.MethodGet, s.at("blobs/"+d.Digest.String(), nil), "*/*")
+	resp, err := s.request(ctx, http.MethodGet, s.at("blobs/"+d.Digest.String(), nil), "*/*")
 	if err != nil {
 		return nil, err
 	}
@@ -185,8 +185,8 @@ func (s *server) tags(ctx context.Context) (all []string, err error) {
 	return all, err
 }
 
-// unlisted are the statuses of registries that have no list of referrers.
-var unlisted = []int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented}
+// noReferrersStatuses are the statuses of registries that have no list of referrers.
+var noReferrersStatuses = []int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented}
 
 func (s *server) referrers(ctx context.Context, subject digest.Digest, artifactType string) (all descriptors, err error) {
 	query := url.Values{}
@@ -203,7 +203,7 @@ func (s *server) referrers(ctx context.Context, subject digest.Digest, artifactT
 		}
 		return nil
 	})
-	if answered(err, unlisted...) {
+	if hasStatus(err, noReferrersStatuses...) {
 		err = errNoReferrers
 	}
 	return all, err
@@ -221,7 +221,7 @@ func (s *server) pages(ctx context.Context, next *url.URL, accept string, use fu
 		default:
 			seen[at] = true
 		}
-		resp, err := s.ask(ctx, http.MethodGet, next, accept)
+		resp, err := s.request(ctx, http.MethodGet, next, accept)
 		if err != nil {
 			return err
 		}
@@ -276,17 +276,17 @@ func (s *server) push(ctx context.Context, d ocispec.Descriptor, content io.Read
 	if forms[d.MediaType] != 0 {
 		kind = "manifests/"
 	}
-	resp, err := s.ask(ctx, http.MethodHead, s.at(kind+d.Digest.String(), nil), accepted)
+	resp, err := s.request(ctx, http.MethodHead, s.at(kind+d.Digest.String(), nil), manifestTypes)
 	if err == nil {
 		return resp.Body.Close() // the repository has d
 	}
-	if !answered(err, http.StatusNotFound) && !answered(err, headless...) {
+	if !hasStatus(err, http.StatusNotFound) && !hasStatus(err, noHeadStatuses...) {
 		return err
 	}
 	if kind == "blobs/" {
 		body := io.NopCloser(content) // net/http checks its length
 		if r, ok := content.(*io.SectionReader); ok {
-			body = section{r}
+			body = uploadBody{r}
 		}
 		return bare(s.oras.Blobs().Push(ctx, d, body))
 	}
@@ -309,14 +309,14 @@ func (s *server) tag(ctx context.Context, d ocispec.Descriptor, tag string) erro
 	return bare(s.oras.PushReference(ctx, d, bytes.NewReader(text), tag))
 }
 
-// A section is the body of an upload that can be retried, even while the
+// A uploadBody (An) is the body of an upload that can be retried, even while the
 // first attempt still reads it.
-type section struct{ *io.SectionReader }
+type uploadBody struct{ *io.SectionReader }
 
-func (section) Close() error { return nil }
+func (uploadBody) Close() error { return nil }
 
-func (s section) again() (io.ReadCloser, error) {
-	return section{io.NewSectionReader(s.SectionReader, 0, s.Size())}, nil
+func (s uploadBody) reopen() (io.ReadCloser, error) {
+	return uploadBody{io.NewSectionReader(s.SectionReader, 0, s.Size())}, nil
 }
 
 // A StatusError is a response of a registry, or of its token service, that
@@ -365,8 +365,8 @@ func (e *StatusError) Is(target error) bool {
 func (e *StatusError) RetryAfter() time.Duration { return e.After }
 
 const (
-	overTLS    = "the registry speaks TLS: remove spec.insecure"
-	withoutTLS = "the registry speaks no TLS: set spec.insecure if that is meant to be"
+	hintTLS   = "the registry speaks TLS: remove spec.insecure"
+	hintNoTLS = "the registry speaks no TLS: set spec.insecure if that is meant to be"
 )
 
 // plain redacts and shortens a server's text for a message. It cuts after redacting, and
@@ -389,16 +389,16 @@ func bare(err error) error {
 	if u, parse := url.Parse(e.URL); parse == nil {
 		at = redact.URL(u)
 	}
-	return fmt.Errorf("%s %s: %w", strings.ToUpper(e.Op), at, hinted(e.Err))
+	return fmt.Errorf("%s %s: %w", strings.ToUpper(e.Op), at, addHint(e.Err))
 }
 
-// hinted adds a hint for the user to an error of the connection if there is one.
-func hinted(err error) error {
+// addHint adds a hint for the user to an error of the connection if there is one.
+func addHint(err error) error {
 	switch {
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return fmt.Errorf("%w: %s", err, withoutTLS)
+		return fmt.Errorf("%w: %s", err, hintNoTLS)
 	case strings.Contains(err.Error(), `malformed HTTP response "\x15\x03`): // a TLS alert
-		return fmt.Errorf("%w: %s", err, overTLS)
+		return fmt.Errorf("%w: %s", err, hintTLS)
 	}
 	return err
 }
@@ -406,8 +406,8 @@ func hinted(err error) error {
 // listFailed is the reason when no tag can be chosen (reference A2).
 const listFailed = "ReadOperationFailed"
 
-// refused reports whether the reason of err is AuthenticationFailed, in any step.
-func refused(err error) bool {
+// authRefused reports whether the reason of err is AuthenticationFailed, in any step.
+func authRefused(err error) bool {
 	status, ok := errors.AsType[*StatusError](err)
 	return ok && errors.Is(status, fs.ErrPermission) || is[*RealmError](err) || transport.Refusal(err)
 }
@@ -423,7 +423,7 @@ func stepError(step source.Step, reason string, err error) error {
 	if is[*source.StepError](err) {
 		return err
 	}
-	if refused(err) {
+	if authRefused(err) {
 		reason = "AuthenticationFailed"
 	}
 	return &source.StepError{Step: step, Reason: reason, Err: err}

@@ -30,13 +30,13 @@ import (
 // [StatusError] has the status itself. All methods end with their context.
 type Repository struct {
 	address registry.Reference
-	from    holder
+	backend backend
 	upload  *server // nil for a layout, which is only read
 	web     *http.Client
 }
 
-// A holder gives access to the content of a repository. Its results are not trusted.
-type holder interface {
+// A backend gives access to the content of a repository. Its results are not trusted.
+type backend interface {
 	tags(ctx context.Context) ([]string, error)
 	// head returns the descriptor of a tag or digest; unknown fields are zero. The error is
 	// errNoHead if the digest must be computed from the manifest.
@@ -45,7 +45,7 @@ type holder interface {
 	// mediaType may be "".
 	manifest(ctx context.Context, reference string) (mediaType string, content []byte, err error)
 	blob(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error)
-	// referrers returns the referrers that the holder lists, also with an error. The error is
+	// referrers returns the referrers that the backend (also in the next line) lists, also with an error. The error is
 	// errNoReferrers if the index of the referrers tag may list more.
 	referrers(ctx context.Context, subject digest.Digest, artifactType string) (descriptors, error)
 	close()
@@ -69,9 +69,9 @@ func (r *Repository) Head(ctx context.Context, reference string) (ocispec.Descri
 	if err != nil {
 		return ocispec.Descriptor{}, err
 	}
-	d, err := r.from.head(ctx, reference)
+	d, err := r.backend.head(ctx, reference)
 	if errors.Is(err, errNoHead) {
-		d, _, err = readManifest(ctx, r.from, reference, ocispec.Descriptor{Digest: want})
+		d, _, err = readManifest(ctx, r.backend, reference, ocispec.Descriptor{Digest: want})
 	}
 	if err == nil && want != "" && d.Digest != want {
 		err = fmt.Errorf("the registry says that its digest is %s", d.Digest)
@@ -85,7 +85,7 @@ func (r *Repository) Head(ctx context.Context, reference string) (ocispec.Descri
 // differ, or if the document is both a manifest and an index.
 func (r *Repository) Manifest(ctx context.Context, d ocispec.Descriptor) (got ocispec.Descriptor, content []byte, err error) {
 	if err = checkDigest(d.Digest); err == nil {
-		got, content, err = readManifest(ctx, r.from, d.Digest.String(), d)
+		got, content, err = readManifest(ctx, r.backend, d.Digest.String(), d)
 	}
 	return got, content, r.failed("fetch manifest", d.Digest.String(), err)
 }
@@ -102,7 +102,7 @@ func (r *Repository) blob(ctx context.Context, d ocispec.Descriptor, hashed bool
 	err := checkDescriptor(d)
 	if err == nil {
 		var body io.ReadCloser
-		if body, err = r.from.blob(ctx, d); err == nil {
+		if body, err = r.backend.blob(ctx, d); err == nil {
 			return newVerifyReader(body, d, hashed), nil
 		}
 	}
@@ -117,7 +117,7 @@ func (r *Repository) blob(ctx context.Context, d ocispec.Descriptor, hashed bool
 // than the page before.
 func (r *Repository) Tags(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		all, err := r.from.tags(ctx)
+		all, err := r.backend.tags(ctx)
 		for _, name := range all {
 			if err == nil && isTag(name) && !yield(name, nil) {
 				return
@@ -160,19 +160,19 @@ func (r *Repository) Referrers(ctx context.Context, subject ocispec.Descriptor, 
 	}
 }
 
-// referrers returns the referrers that the holder lists. If the holder has no complete
+// referrers returns the referrers that the backend (also in the next line) lists. If the holder has no complete
 // list, the result includes the entries of the index with the referrers tag, which is derived
 // from the subject's digest (distribution specification 1.1, "Referrers Tag Schema").
 func (r *Repository) referrers(ctx context.Context, subject digest.Digest, artifactType string) (descriptors, error) {
 	if err := checkDigest(subject); err != nil {
 		return nil, err
 	}
-	all, err := r.from.referrers(ctx, subject, artifactType)
+	all, err := r.backend.referrers(ctx, subject, artifactType)
 	if !errors.Is(err, errNoReferrers) {
 		return all, err
 	}
 	tag := fmt.Sprintf("%.32s-%.64s", subject.Algorithm(), subject.Encoded())
-	d, content, err := readManifest(ctx, r.from, tag, ocispec.Descriptor{})
+	d, content, err := readManifest(ctx, r.backend, tag, ocispec.Descriptor{})
 	if errors.Is(err, fs.ErrNotExist) {
 		return all, nil
 	}
@@ -219,7 +219,7 @@ func (r *Repository) Web() *http.Client { return r.web }
 
 // Close ends idle connections.
 func (r *Repository) Close() {
-	r.from.close()
+	r.backend.close()
 	r.web.CloseIdleConnections()
 }
 

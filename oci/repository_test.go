@@ -118,7 +118,7 @@ func TestHostileLists(t *testing.T) {
 			}
 			g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 			g.Break(row.defect)
-			testenv.ErrorSays(t, tagsOf(plain(t, g)), row.want)
+			testenv.ErrorSays(t, listTags(plain(t, g)), row.want)
 		})
 	}
 	if elsewhere.Count() > 0 {
@@ -243,8 +243,8 @@ func TestReferrersLongTag(t *testing.T) {
 	}
 }
 
-// A guarded registry uses TLS and requires credentials, which it has together with its CA.
-type guarded struct {
+// A guardedRegistry registry uses TLS and requires credentials, which it has together with its CA.
+type guardedRegistry struct {
 	*testenv.Registry
 	ca     *testenv.CA
 	config string // dockerconfigjson
@@ -253,15 +253,15 @@ type guarded struct {
 const password = "open sesame"
 
 // access returns the Access and environment for the repository team/app of g.
-func (g guarded) access() (oci.Access, source.Env) {
+func (g guardedRegistry) access() (oci.Access, source.Env) {
 	return oci.Access{URL: g.URL("team/app"), Cert: ref("ca"), Secret: ref("reg")},
 		source.Env{Secrets: secrets{"ca": {"ca.crt": string(g.ca.PEM())}, "reg": {".dockerconfigjson": g.config}}}
 }
 
-func guard(t *testing.T, ca *testenv.CA, bearer *testenv.Bearer) guarded {
+func newGuardedRegistry(t *testing.T, ca *testenv.CA, bearer *testenv.Bearer) guardedRegistry {
 	t.Helper()
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{CA: ca, Username: "ann", Password: password, Bearer: bearer})
-	return guarded{g, ca, dockerconfig(g.Host, "ann", password)}
+	return guardedRegistry{g, ca, dockerconfig(g.Host, "ann", password)}
 }
 
 // bare fails the test if any request has credentials.
@@ -303,7 +303,7 @@ func TestWrongScheme(t *testing.T) {
 // TestUploadElsewhere checks that uploads are not sent to another server.
 func TestUploadElsewhere(t *testing.T) {
 	ca := testenv.NewCA(t)
-	g, other := guard(t, ca, nil), guard(t, ca, nil)
+	g, other := newGuardedRegistry(t, ca, nil), newGuardedRegistry(t, ca, nil)
 	g.Break(&testenv.Defect{Phase: testenv.PutBlob, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 		w.Header().Set("Location", other.Base+r.URL.Path+"x")
 		w.WriteHeader(http.StatusAccepted)
@@ -338,7 +338,7 @@ func TestOddChallenges(t *testing.T) {
 			w.Header().Set("WWW-Authenticate", header)
 			w.WriteHeader(http.StatusUnauthorized)
 		}))
-		access, env := guarded{g, ca, dockerconfig(g.Host, "ann", password)}.access()
+		access, env := guardedRegistry{g, ca, dockerconfig(g.Host, "ann", password)}.access()
 		r, _ := connect(t, access, env)
 		_, err := r.Head(t.Context(), "v1")
 		testenv.ErrorSays(t, err, want, header)

@@ -19,12 +19,12 @@ import (
 // A selection is the parsed spec.ref: the first of digest, semver and tag that is set
 // (specification, "OCIRepositoryRef").
 type selection struct {
-	digest digest.Digest       // pinned
-	semver *semver.Constraints // range of tags
-	span   string              // the text of semver in the spec
-	filter *regexp.Regexp      // names of tags must match it; nil: no filter
-	chart  bool                // _ in a tag represents + in a version
-	tag    string              // with digest: the tag in the lock, "" if it has none
+	digest    digest.Digest       // pinned
+	semver    *semver.Constraints // range of tags
+	rangeText string              // the text of semver in the spec
+	filter    *regexp.Regexp      // names of tags must match it; nil: no filter
+	chart     bool                // _ in a tag represents + in a version
+	tag       string              // with digest: the tag in the lock, "" if it has none
 }
 
 const (
@@ -57,7 +57,7 @@ func selectRef(spec *source.OCIRepositorySpec) (s selection, err error) {
 			return s, fmt.Errorf("spec.ref.tag %.140q: want at most 128 letters, digits, '_', '.' and '-'", s.tag)
 		}
 	default:
-		s.span = ref.SemVer
+		s.rangeText = ref.SemVer
 		s.chart = spec.LayerSelector != nil && spec.LayerSelector.MediaType == chartLayer
 		if s.semver, err = semver.NewConstraint(ref.SemVer); err != nil {
 			return s, fmt.Errorf("spec.ref.semver %q: %w", ref.SemVer, err)
@@ -86,7 +86,7 @@ func (s selection) highest(ctx context.Context, repo *Repository) (string, error
 		}
 	}
 	if len(h.Found) == 0 {
-		return "", s.none(seen, passed)
+		return "", s.noMatch(seen, passed)
 	}
 	best := h.Found[0]
 	for _, tag := range h.Found[1:] {
@@ -118,14 +118,14 @@ func (s selection) later(a, b string) bool {
 	return cmp.Or(order, strings.Compare(a, b)) > 0
 }
 
-// none returns the error if no tag is in the range. Its numbers show whether the filter or
+// noMatch returns the error if no tag is in the range. Its numbers show whether the filter or
 // the range excludes the tags.
-func (s selection) none(seen, passed int) error {
+func (s selection) noMatch(seen, passed int) error {
 	if s.filter == nil {
-		return notFound(fmt.Sprintf("no tag of %d matches spec.ref.semver %q: check the range, or push a tag in it", seen, s.span))
+		return notFound(fmt.Sprintf("no tag of %d matches spec.ref.semver %q: check the range, or push a tag in it", seen, s.rangeText))
 	}
 	return notFound(fmt.Sprintf("no tag of %d matches spec.ref.semver %q, %d of them match spec.ref.semverFilter %q: check both",
-		seen, s.span, passed, s.filter))
+		seen, s.rangeText, passed, s.filter))
 }
 
 // maxNesting is the maximum number of nested indexes between a revision and its manifest.
@@ -134,16 +134,16 @@ const maxNesting = 4
 // platform is the platform that is selected from an index.
 const platform = "linux/amd64"
 
-// A resolved revision has the manifest of a revision, and the repository it comes from.
-type resolved struct {
+// A resolvedRevision revision has the manifest of a revision, and the repository it comes from.
+type resolvedRevision struct {
 	repo     *Repository
 	subject  ocispec.Descriptor // of the manifest or index that the revision names
 	manifest ocispec.Manifest   // the subject, or the manifest that the index leads to
 }
 
 // follow fetches the manifest or index d, and for an index the manifest for the platform.
-func follow(ctx context.Context, repo *Repository, d ocispec.Descriptor) (*resolved, error) {
-	r := &resolved{repo: repo}
+func follow(ctx context.Context, repo *Repository, d ocispec.Descriptor) (*resolvedRevision, error) {
+	r := &resolvedRevision{repo: repo}
 	for depth := 0; ; depth++ {
 		got, raw, err := repo.Manifest(ctx, d)
 		if err != nil {
@@ -188,11 +188,11 @@ func child(entries []ocispec.Descriptor) (ocispec.Descriptor, error) {
 		}
 		others = append(others, p)
 	}
-	return ocispec.Descriptor{}, fmt.Errorf("it has nothing for %s, only %s: push that, or pin the digest of one of its manifests", platform, listed(others))
+	return ocispec.Descriptor{}, fmt.Errorf("it has nothing for %s, only %s: push that, or pin the digest of one of its manifests", platform, quoteList(others))
 }
 
-// listed returns untrusted names as a quoted list, at most 20 of them and without duplicates.
-func listed(names []string) string {
+// quoteList returns untrusted names as a quoted list, at most 20 of them and without duplicates.
+func quoteList(names []string) string {
 	const most = 20
 	slices.Sort(names)
 	names = slices.Compact(names)

@@ -44,7 +44,7 @@ func newSetup(t *testing.T, c testenv.RegistryConfig) *setup {
 	r.Fixture = sourcetest.NewFixture(t, func() []string { return append(r.g.Tokens(), secretForms...) })
 	r.Stalls = r.g.Stalls
 	r.limits.Temp = r.Store.Temp
-	r.secrets = sourcetest.Secrets{"default/login": login(r.g.Host, canary), "default/keys": trusted(t)}
+	r.secrets = sourcetest.Secrets{"default/login": dockerLogin(r.g.Host, canary), "default/keys": trusted(t)}
 	if c.CA != nil {
 		r.secrets["default/tls"] = source.Secret{Data: map[string][]byte{"ca.crt": c.CA.PEM()}}
 	}
@@ -82,17 +82,17 @@ func (r *setup) origin(obj *source.OCIRepository) *oci.Origin {
 // secretForms are the encodings of the canary that must not appear in texts.
 var secretForms = []string{canary, url.QueryEscape(canary), url.PathEscape(canary), base64.StdEncoding.EncodeToString([]byte("user:" + canary))}
 
-// stored reconciles obj and checks that it has a new artifact.
-func (r *setup) stored(obj *source.OCIRepository) {
+// mustStore reconciles obj and checks that it has a new artifact.
+func (r *setup) mustStore(obj *source.OCIRepository) {
 	r.Helper()
-	r.Stored(obj, r.origin(obj))
+	r.MustStore(obj, r.origin(obj))
 }
 
-// refused reconciles obj and checks that this fails with reason and an error that contains
+// mustRefuse reconciles obj and checks that this fails with reason and an error that contains
 // all of says, and that the artifact of obj is still before, which may be nil.
-func (r *setup) refused(obj *source.OCIRepository, before *artifact.Artifact, reason string, says ...string) source.Result {
+func (r *setup) mustRefuse(obj *source.OCIRepository, before *artifact.Artifact, reason string, says ...string) source.Result {
 	r.Helper()
-	return r.Refused(obj, r.origin(obj), before, reason, says...)
+	return r.MustRefuse(obj, r.origin(obj), before, reason, says...)
 }
 
 // push publishes layers as team/app:latest.
@@ -136,28 +136,28 @@ func serve(phase testenv.Phase, h http.HandlerFunc) *testenv.Defect {
 // without returns a defect that removes headers from the correct response.
 func without(phase testenv.Phase, names ...string) *testenv.Defect {
 	return &testenv.Defect{Phase: phase, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		next.ServeHTTP(&trimmed{w, names}, r)
+		next.ServeHTTP(&headerFilter{w, names}, r)
 	}}
 }
 
-type trimmed struct {
+type headerFilter struct {
 	http.ResponseWriter
 	names []string
 }
 
-func (w *trimmed) WriteHeader(code int) {
+func (w *headerFilter) WriteHeader(code int) {
 	for _, name := range w.names {
 		w.Header()[name] = nil
 	}
 	w.ResponseWriter.WriteHeader(code)
 }
 
-func manifestOf1(r *oci.Repository) error {
+func fetchManifest(r *oci.Repository) error {
 	_, _, err := r.Manifest(context.Background(), ocispec.Descriptor{Digest: digest.FromString("x")})
 	return err
 }
 
-func tagsOf(r *oci.Repository) error { return last(r.Tags(context.Background())) }
+func listTags(r *oci.Repository) error { return last(r.Tags(context.Background())) }
 
 // last returns the last error of a list, or nil.
 func last[T any](list func(func(T, error) bool)) (err error) {
@@ -273,11 +273,11 @@ var histories = []history{
 		{"well again", changed(func(s *source.OCIRepositorySpec) { s.SecretRef.Name = "login" })},
 	}},
 	{"timeout", []step{
-		{"tag that is not told", both(pushed("latest", "one"), both(changed(hasty), broke(&testenv.Defect{Phase: testenv.HeadManifest, Do: testenv.Stall})))},
+		{"tag that is not told", both(pushed("latest", "one"), both(changed(shortTimeout), broke(&testenv.Defect{Phase: testenv.HeadManifest, Do: testenv.Stall})))},
 		{"manifest that does not come", broke(&testenv.Defect{Phase: testenv.GetManifest, Do: testenv.Stall, After: -1})},
 		{"layer that does not come", broke(&testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Stall, After: -1})},
 		{"all is well, with more time", both(broke(nil), changed(func(s *source.OCIRepositorySpec) { s.Timeout = source.Duration(time.Minute) }))},
-		{"new manifest that does not come", both(pushed("latest", "two"), both(changed(hasty), broke(&testenv.Defect{Phase: testenv.GetManifest, Do: testenv.Stall, After: -1})))},
+		{"new manifest that does not come", both(pushed("latest", "two"), both(changed(shortTimeout), broke(&testenv.Defect{Phase: testenv.GetManifest, Do: testenv.Stall, After: -1})))},
 	}},
 	{"verify", []step{
 		{"signed", both(pushed("latest", "one"), changed(signed))},
@@ -308,15 +308,15 @@ func TestStatuses(t *testing.T) {
 				obj = &source.OCIRepository{Header: obj.Header, Spec: obj.Spec}
 				obj.Metadata.Generation = 0 // set by the ledger
 				result, err := r.reconcile(obj)
-				fmt.Fprintf(&got, "# %s\n%s", s.name, r.told(obj, result, err))
+				fmt.Fprintf(&got, "# %s\n%s", s.name, r.describeRun(obj, result, err))
 			}
 			sourcetest.Golden(t, filepath.Join("testdata", "status", strings.ReplaceAll(l.name, " ", "-")+".txt"), got.String(), *update)
 		})
 	}
 }
 
-// told returns the result, status and events of a run, with the annotations of the artifact.
-func (r *setup) told(obj *source.OCIRepository, result source.Result, err error) string {
+// describeRun returns the result, status and events of a run, with the annotations of the artifact.
+func (r *setup) describeRun(obj *source.OCIRepository, result source.Result, err error) string {
 	r.Helper()
 	s := &obj.Status
 	observed := fmt.Sprintf("layerSelector %s, ignore %s", r.JSON(s.ObservedLayerSelector), r.JSON(s.ObservedIgnore))
@@ -324,5 +324,5 @@ func (r *setup) told(obj *source.OCIRepository, result source.Result, err error)
 	if s.Artifact != nil {
 		notes = s.Artifact.Metadata
 	}
-	return strings.ReplaceAll(r.Told(obj, result, err, observed, notes), r.g.Host, "registry.example:5000")
+	return strings.ReplaceAll(r.DescribeRun(obj, result, err, observed, notes), r.g.Host, "registry.example:5000")
 }

@@ -73,7 +73,7 @@ func (b *Bucket) Interval() time.Duration { return time.Duration(b.Spec.Interval
 
 // Plan implements [Object]. It has no timeout, because the origin applies one to each step itself.
 func (b *Bucket) Plan() Plan {
-	return Plan{Suspend: b.Spec.Suspend, Words: spelledKind("Bucket").words}
+	return Plan{Suspend: b.Spec.Suspend, Words: kindBySpelling("Bucket").words}
 }
 
 // Drift implements [Object].
@@ -142,7 +142,7 @@ func invalid(field string, err error) error {
 
 // parse parses an endpoint; if text has no scheme, insecure selects http.
 func (f endpointForm) parse(text string, insecure bool) (*url.URL, error) {
-	if err := present(text); err != nil {
+	if err := checkPresent(text); err != nil {
 		return nil, err
 	}
 	_, _, whole := strings.Cut(text, "://")

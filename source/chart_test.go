@@ -64,8 +64,8 @@ func TestChartValues(t *testing.T) {
 func TestChartStatus(t *testing.T) {
 	r := newFixture(t)
 	const words = "packaged 'app' chart with version '1.0.0'"
-	from := func(version, revision string) *script {
-		s := &script{rev: source.Revision{ID: version, File: "app-" + version + ".tgz", Note: "the version is the same",
+	from := func(version, revision string) *scriptedOrigin {
+		s := &scriptedOrigin{rev: source.Revision{ID: version, File: "app-" + version + ".tgz", Note: "the version is the same",
 			Inputs: []artifact.Artifact{{Revision: revision}}}}
 		s.write = func(w io.Writer) (source.Report, error) {
 			_, err := io.WriteString(w, version)
@@ -124,8 +124,8 @@ func TestChartStatus(t *testing.T) {
 // the source has it, and a run that cannot read it does not revoke the condition.
 func TestChartVerifiedForItsSource(t *testing.T) {
 	r := newFixture(t)
-	from := func(verify string) *script {
-		s := at("chart:1.0.0")
+	from := func(verify string) *scriptedOrigin {
+		s := originAt("chart:1.0.0")
 		s.rev.Verify = verify
 		s.verify = func() (source.Verification, error) { return source.Verification{Mode: "provenance"}, nil }
 		return s
@@ -133,14 +133,14 @@ func TestChartVerifiedForItsSource(t *testing.T) {
 	const plain = "Ready=True/Succeeded ArtifactInStorage=True/Succeeded"
 	const verified = "Ready=True/Succeeded SourceVerified=True/Succeeded ArtifactInStorage=True/Succeeded"
 	for i, step := range []struct {
-		from    *script
+		from    *scriptedOrigin
 		outcome source.Outcome
 		want    string
 	}{
 		{from(""), source.Stored, plain},
 		{from("provenance"), source.Stored, verified},
 		{from("provenance"), source.Unchanged, verified},
-		{fails(io.EOF), source.Failed, "Ready=False/ChartPullError Reconciling=True/ProgressingWithRetry FetchFailed=True/ChartPullError SourceVerified=True/Succeeded ArtifactInStorage=True/Succeeded"},
+		{failingOrigin(io.EOF), source.Failed, "Ready=False/ChartPullError Reconciling=True/ProgressingWithRetry FetchFailed=True/ChartPullError SourceVerified=True/Succeeded ArtifactInStorage=True/Succeeded"},
 		{from("provenance"), source.Unchanged, verified},
 		{from(""), source.Unchanged, plain},
 		{from("provenance"), source.Stored, verified},

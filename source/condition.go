@@ -25,19 +25,19 @@ const (
 	ArtifactInStorageCondition      = "ArtifactInStorage"
 )
 
-// owned lists the conditions of the reconciler in their order in a status.
-var owned = []string{
+// ownedConditions lists the conditions of the reconciler in their order in a status.
+var ownedConditions = []string{
 	ReadyCondition, ReconcilingCondition, StalledCondition,
 	StorageOperationFailedCondition, FetchFailedCondition, IncludeUnavailableCondition, BuildFailedCondition,
 	SourceVerifiedCondition, ArtifactOutdatedCondition, ArtifactInStorageCondition,
 }
 
 // Owned reports whether the [Reconciler] owns conditions of a type. It does not change others.
-func Owned(condition string) bool { return slices.Contains(owned, condition) }
+func Owned(condition string) bool { return slices.Contains(ownedConditions, condition) }
 
-// steps has the condition that a failure in a step sets, and its reason if the origin has none. If
+// stepConditions has the condition that a failure in a step sets, and its reason if the origin has none. If
 // the reason is empty, it depends on the kind: [Words].Failed.
-var steps = map[Step]struct{ condition, status, reason string }{
+var stepConditions = map[Step]struct{ condition, status, reason string }{
 	StepResolve: {FetchFailedCondition, "True", ""},
 	StepFetch:   {FetchFailedCondition, "True", ""},
 	StepInclude: {IncludeUnavailableCondition, "True", "NotFound"},
@@ -94,19 +94,19 @@ func (s *Status) Condition(kind string) Condition {
 }
 
 // conditions returns the conditions after a run that ended with failed, nil for success. They have
-// no generation and time; merged adds them.
+// no generation and time; mergeConditions adds them.
 func (r *run) conditions(failed *StepError) []Condition {
 	var list []Condition
 	if failed != nil {
-		list = append(r.failing(failed), r.outdating()...)
+		list = append(r.failureConditions(failed), r.outdatedCondition()...)
 	}
-	list = append(list, r.verifying(failed)...)
-	return summed(append(list, r.storing()...))
+	list = append(list, r.verifiedCondition(failed)...)
+	return withReady(append(list, r.storedCondition()...))
 }
 
-// failing returns the conditions that describe the failure and what happens next.
-func (r *run) failing(failed *StepError) []Condition {
-	row, v := steps[failed.Step], judge(failed)
+// failureConditions returns the conditions that describe the failure and what happens next.
+func (r *run) failureConditions(failed *StepError) []Condition {
+	row, v := stepConditions[failed.Step], judge(failed)
 	reason, message := v.reason, r.progress()
 	if reason == "" {
 		reason, message = failed.Reason, failed.Error()
@@ -118,9 +118,9 @@ func (r *run) failing(failed *StepError) []Condition {
 	return list
 }
 
-// outdating returns ArtifactOutdated if, after a failure, the published artifact is no longer the
+// outdatedCondition returns ArtifactOutdated if, after a failure, the published artifact is no longer the
 // requested one, according to this run or else the last one.
-func (r *run) outdating() []Condition {
+func (r *run) outdatedCondition() []Condition {
 	if r.published == nil {
 		return nil
 	}
@@ -130,12 +130,12 @@ func (r *run) outdating() []Condition {
 	if r.resolved {
 		return nil
 	}
-	return r.kept(ArtifactOutdatedCondition)
+	return r.previousCondition(ArtifactOutdatedCondition)
 }
 
-// verifying returns SourceVerified of the published artifact. If a revision was refused, failing
+// verifiedCondition returns SourceVerified of the published artifact. If a revision was refused, failureConditions
 // returns the condition.
-func (r *run) verifying(failed *StepError) []Condition {
+func (r *run) verifiedCondition(failed *StepError) []Condition {
 	switch {
 	case r.published == nil || failed != nil && failed.Step == StepVerify:
 		return nil
@@ -146,27 +146,27 @@ func (r *run) verifying(failed *StepError) []Condition {
 	case r.stored:
 		return r.set(SourceVerifiedCondition, "True", "Succeeded", r.verification.Message)
 	}
-	return r.kept(SourceVerifiedCondition)
+	return r.previousCondition(SourceVerifiedCondition)
 }
 
-// storing returns the condition ArtifactInStorage.
-func (r *run) storing() []Condition {
+// storedCondition returns the condition ArtifactInStorage.
+func (r *run) storedCondition() []Condition {
 	if r.published == nil {
 		return nil
 	}
-	if list := r.kept(ArtifactInStorageCondition); list != nil && !r.stored {
+	if list := r.previousCondition(ArtifactInStorageCondition); list != nil && !r.stored {
 		return list
 	}
 	return r.set(ArtifactInStorageCondition, "True", cmp.Or(r.report.Reason, "Succeeded"), r.storedMessage())
 }
 
-// set returns one condition with a presentable message.
+// set returns one condition with a sanitized message.
 func (r *run) set(kind, status, reason, message string) []Condition {
-	return []Condition{{Type: kind, Status: status, Reason: reason, Message: r.presentable(message)}}
+	return []Condition{{Type: kind, Status: status, Reason: reason, Message: r.sanitize(message)}}
 }
 
-// kept returns the condition from before the run, if it still applies.
-func (r *run) kept(kind string) []Condition {
+// previousCondition returns the condition from before the run, if it still applies.
+func (r *run) previousCondition(kind string) []Condition {
 	if c := r.obj.Common().Condition(kind); passed(c) {
 		return []Condition{c}
 	}
@@ -186,8 +186,8 @@ func passed(c Condition) bool {
 	return c.Status == "True" || c.Type == SourceVerifiedCondition && c.Status == "Unknown" && c.Reason == ignoredReason
 }
 
-// summed adds the Ready condition to list.
-func summed(list []Condition) []Condition {
+// withReady adds the Ready condition to list.
+func withReady(list []Condition) []Condition {
 	for _, row := range summary {
 		for _, c := range list {
 			if c.Type == row.condition && c.Status == row.status {
@@ -198,11 +198,11 @@ func summed(list []Condition) []Condition {
 	return list
 }
 
-// merged returns old with the conditions of the reconciler replaced by those in list. Foreign
+// mergeConditions returns old with the conditions of the reconciler replaced by those in list. Foreign
 // conditions stay. The transition time changes only if the status does.
-func merged(old, list []Condition, generation int64, now time.Time) []Condition {
+func mergeConditions(old, list []Condition, generation int64, now time.Time) []Condition {
 	var all []Condition
-	for _, kind := range owned {
+	for _, kind := range ownedConditions {
 		c := (&Status{Conditions: list}).Condition(kind)
 		if c.Type == "" {
 			continue
@@ -218,7 +218,7 @@ func merged(old, list []Condition, generation int64, now time.Time) []Condition 
 		all = append(all, c)
 	}
 	for _, c := range old {
-		if !slices.Contains(owned, c.Type) {
+		if !slices.Contains(ownedConditions, c.Type) {
 			all = append(all, c)
 		}
 	}
@@ -228,7 +228,7 @@ func merged(old, list []Condition, generation int64, now time.Time) []Condition 
 // progress returns the message of Reconciling: the progress of the run and the reason for it.
 func (r *run) progress() string {
 	observed, generation := r.obj.Common().ObservedGeneration, r.obj.Head().Metadata.Generation
-	or(&observed, unobserved)
+	setDefault(&observed, unobserved)
 	switch _, newer := r.outdated(); {
 	case r.lost != nil:
 		return "building artifact: disappeared from storage"

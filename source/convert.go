@@ -17,15 +17,15 @@ import (
 // change obj.
 func Convert(obj Object, version, group string) (Object, []error, error) {
 	head := obj.Head()
-	k := spelledKind(head.Kind)
+	k := kindBySpelling(head.Kind)
 	if k == nil {
 		return nil, nil, fmt.Errorf("convert %s: unknown kind", head)
 	}
 	if k.group != "" { // it exists in one version of one group only
 		version, group = k.only, k.group
 	}
-	or(&version, head.Version())
-	or(&group, head.Group())
+	setDefault(&version, head.Version())
+	setDefault(&group, head.Group())
 	switch {
 	case group != cmp.Or(k.group, Group) && group != cmp.Or(k.group, ReferenceGroup):
 		return nil, nil, fmt.Errorf("convert %s: unknown group %s: use %s or %s", head, quote(group), Group, ReferenceGroup)
@@ -34,12 +34,12 @@ func Convert(obj Object, version, group string) (Object, []error, error) {
 	case !k.exists(version):
 		return nil, nil, fmt.Errorf("convert %s: the kind does not exist in %s", head, version)
 	}
-	out, err := copyOf(obj)
+	out, err := deepCopy(obj)
 	if err != nil {
 		return nil, nil, fmt.Errorf("convert %s: %w", head, err)
 	}
 	var found document.Findings
-	drop(out, k, version, &found)
+	removeFields(out, k, version, &found)
 	head = out.Head()
 	head.APIVersion, head.Kind, head.spelled = group+"/"+version, k.name, ""
 	switch obj := out.(type) {
@@ -57,9 +57,9 @@ func Convert(obj Object, version, group string) (Object, []error, error) {
 	return out, found.Of(head.String()), nil
 }
 
-// drop removes the fields that a kind does not have in a version. It does not warn about the
+// removeFields removes the fields that a kind does not have in a version. It does not warn about the
 // status, which is computed again.
-func drop(obj Object, k *kind, version string, found *document.Findings) {
+func removeFields(obj Object, k *kind, version string, found *document.Findings) {
 	for _, fact := range slices.Concat(tables[k.name]...) {
 		if cmp.Or(fact.Only, version) == version || fact.Shape != nil {
 			continue

@@ -49,11 +49,11 @@ type Set struct {
 	Others   []Other           // the first 1000 of them, of each stream
 	Warnings []error           // deprecated fields, conflicting refs: each a *DocumentError
 
-	places   map[string]DocumentError // by KIND/NAMESPACE/NAME: location of the document
-	accounts map[string][]string      // by NAMESPACE/NAME: the pull secrets of a ServiceAccount
-	unusable map[string]error         // by KIND/NAMESPACE/NAME: error for an unusable Secret or ServiceAccount
-	stored   bool                     // documents come from an API server: they may have the fields of all versions
-	saved    bool                     // documents come from a ledger, which also has what generators make
+	positions map[string]DocumentError // by KIND/NAMESPACE/NAME: location of the document
+	accounts  map[string][]string      // by NAMESPACE/NAME: the pull secrets of a ServiceAccount
+	unusable  map[string]error         // by KIND/NAMESPACE/NAME: error for an unusable Secret or ServiceAccount
+	stored    bool                     // documents come from an API server: they may have the fields of all versions
+	saved     bool                     // documents come from a ledger, which also has what generators make
 }
 
 // An Invalid is an object whose document has defects.
@@ -79,21 +79,21 @@ func (s *Set) Decode(file string, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	d := &decoding{Stream: stream, set: s}
+	d := &streamDecoder{Stream: stream, set: s}
 	for o := range stream.Objects() {
 		switch {
 		case o.Group == Group || o.Group == ReferenceGroup || o.Group == GeneratorGroup && o.Type == "ArtifactGenerator":
-			d.ours(o)
+			d.addSource(o)
 		case o.Group == releaseGroup && o.Type == "HelmRelease":
-			d.release(o)
+			d.addRelease(o)
 		case o.APIVersion() == "v1" && o.Type == "Secret":
-			d.secret(o)
+			d.addSecret(o)
 		case o.APIVersion() == "v1" && o.Type == "ServiceAccount":
-			d.account(o)
+			d.addServiceAccount(o)
 		case o.Group == "bitnami.com" && o.Type == "SealedSecret":
-			d.seal(o, "is a SealedSecret, which only its cluster can decrypt: give its keys as files, environment variables or a Secret document")
+			d.addEncrypted(o, "is a SealedSecret, which only its cluster can decrypt: give its keys as files, environment variables or a Secret document")
 		default:
-			if meant := document.Near(o, known); meant != "" {
+			if meant := document.Near(o, knownDocuments); meant != "" {
 				d.Fail(o.Node, o.Name(o.Type, DefaultNamespace), "%s %s is not known: did you mean %s?", quote(o.APIVersion()), quote(o.Type), meant)
 			} else {
 				d.Other(o)
@@ -116,7 +116,7 @@ func DecodeObject(text []byte) (Object, error) {
 	if err := errors.Join(json.Unmarshal(text, &parts), json.Unmarshal(text, &head)); err != nil {
 		return nil, err
 	}
-	k := spelledKind(head.Kind)
+	k := kindBySpelling(head.Kind)
 	if group := head.Group(); k == nil || group != Group && group != ReferenceGroup {
 		return nil, fmt.Errorf("%s %s is not a source", quote(head.APIVersion), quote(head.Kind))
 	}
@@ -190,29 +190,29 @@ func (s *Set) decodeFile(fsys fs.FS, name string) error {
 	return s.Decode(name, f)
 }
 
-// decoding is the state while decoding one stream.
-type decoding struct {
+// streamDecoder is the state while decoding one stream.
+type streamDecoder struct {
 	*document.Stream
 	set *Set
 }
 
-// known are the documents that [Set.Decode] supports.
-var known = func() []document.Known {
+// knownDocuments are the documents that [Set.Decode] supports.
+var knownDocuments = func() []document.Known {
 	ours, theirs := document.Known{Group: Group, Version: V1}, document.Known{Group: ReferenceGroup, Version: V1}
 	for _, k := range Kinds(Group) {
-		ours.Kinds, theirs.Kinds = append(ours.Kinds, k.Name), append(theirs.Kinds, spelledKind(k.Name).reference)
+		ours.Kinds, theirs.Kinds = append(ours.Kinds, k.Name), append(theirs.Kinds, kindBySpelling(k.Name).reference)
 	}
 	return []document.Known{{Version: "v1", Kinds: []string{"Secret", "ServiceAccount"}}, ours, theirs,
 		{Group: GeneratorGroup, Version: GeneratorVersion, Kinds: []string{"ArtifactGenerator"}}}
 }()
 
-// ours adds an object of one of the groups of this package.
-func (d *decoding) ours(o document.Object) {
-	k := spelledKind(o.Type)
+// addSource adds an object of one of the groups of this package.
+func (d *streamDecoder) addSource(o document.Object) {
+	k := kindBySpelling(o.Type)
 	object := o.Name(o.Type, DefaultNamespace)
 	switch {
-	case k == nil && calledKind(o.Type) != nil:
-		d.Fail(o.Node, object, "unknown kind %s: did you mean %s?", quote(o.Type), calledKind(o.Type).spell(o.Group))
+	case k == nil && kindByName(o.Type) != nil:
+		d.Fail(o.Node, object, "unknown kind %s: did you mean %s?", quote(o.Type), kindByName(o.Type).spell(o.Group))
 	case k == nil:
 		d.Fail(o.Node, object, "unknown kind %s of group %s", quote(o.Type), o.Group)
 	case cmp.Or(k.group, o.Group) != o.Group:
@@ -222,12 +222,12 @@ func (d *decoding) ours(o document.Object) {
 	case !k.exists(o.Version):
 		d.Fail(o.Node, object, "%s does not exist in version %s: set apiVersion to %s", k.spell(o.Group), quote(o.Version), k.apiVersion(o.Group))
 	default:
-		d.object(o, k)
+		d.addObject(o, k)
 	}
 }
 
-// object adds an object of the kind k.
-func (d *decoding) object(o document.Object, k *kind) {
+// addObject adds an object of the kind k.
+func (d *streamDecoder) addObject(o document.Object, k *kind) {
 	obj := k.make()
 	version := o.Version
 	if d.set.stored {
@@ -236,16 +236,16 @@ func (d *decoding) object(o document.Object, k *kind) {
 	dec := &document.Decoder{Rules: k.rules(version)}
 	dec.Decode(o.Node, obj, "")
 	for _, r := range dec.Retired {
-		carry(obj, r)
+		copyRetired(obj, r)
 	}
 	obj.Head().spelled = o.Type
 	Default(obj)
 	renewRevisions(obj)
 	advise(obj, &dec.Warnings)
 	g, generator := obj.(*ArtifactGenerator)
-	switch filed := d.file(o, o.Name(k.name, DefaultNamespace), dec, check(obj)); {
+	switch filed := d.register(o, o.Name(k.name, DefaultNamespace), dec, check(obj)); {
 	case filed && generator && !d.set.saved:
-		d.generator(g)
+		d.addGenerator(g)
 	case filed:
 		d.set.Objects = append(d.set.Objects, obj)
 	case len(dec.Errors) > 0 && !dec.About("metadata"):
@@ -253,8 +253,8 @@ func (d *decoding) object(o document.Object, k *kind) {
 	}
 }
 
-// carry copies the value of a deprecated field to the field that replaced it.
-func carry(obj Object, r document.Retired) {
+// copyRetired copies the value of a deprecated field to the field that replaced it.
+func copyRetired(obj Object, r document.Retired) {
 	text := r.Value.Text
 	if text == "" {
 		return
@@ -265,26 +265,26 @@ func carry(obj Object, r document.Retired) {
 		spec.ValuesFiles = append([]string{text}, spec.ValuesFiles...)
 	case "status.artifact.checksum":
 		if a := obj.Common().Artifact; a != nil {
-			or(&a.Digest, "sha256:"+text)
+			setDefault(&a.Digest, "sha256:"+text)
 		}
 	case "status.includedArtifacts[].checksum":
 		i, all := 0, obj.(*GitRepository).Status.IncludedArtifacts
 		if _, err := fmt.Sscanf(r.Field, "status.includedArtifacts[%d]", &i); err == nil && i < len(all) {
-			or(&all[i].Digest, "sha256:"+text)
+			setDefault(&all[i].Digest, "sha256:"+text)
 		}
 	}
 }
 
-// file records the defects and the position of an object. It reports whether the object can be
+// register records the defects and the position of an object. It reports whether the object can be
 // added to the set under that name: it has no defects, and the set has no other object of that
 // name. In that case it also keeps the warnings.
-func (d *decoding) file(o document.Object, name string, dec *document.Decoder, rules *document.Findings) bool {
+func (d *streamDecoder) register(o document.Object, name string, dec *document.Decoder, rules *document.Findings) bool {
 	spelled := o.Name(o.Type, DefaultNamespace)
 	if dec.Adopt(rules); len(dec.Errors) > 0 {
 		d.Note(d.Place(&dec.Findings, o.Node, spelled)...)
 		return false
 	}
-	if err := d.set.place(name, DocumentError{File: d.File, Document: d.Number, Line: o.Line, Object: spelled}); err != nil {
+	if err := d.set.setPosition(name, DocumentError{File: d.File, Document: d.Number, Line: o.Line, Object: spelled}); err != nil {
 		d.Note(err)
 		return false
 	}
@@ -294,18 +294,18 @@ func (d *decoding) file(o document.Object, name string, dec *document.Decoder, r
 	return true
 }
 
-// place records the position of an object. It fails if the set has the object already.
-func (s *Set) place(name string, here DocumentError) error {
-	if here.Err = s.taken(name); here.Err != nil {
+// setPosition records the position of an object. It fails if the set has the object already.
+func (s *Set) setPosition(name string, here DocumentError) error {
+	if here.Err = s.duplicateError(name); here.Err != nil {
 		return &here
 	}
-	put(&s.places, name, here)
+	put(&s.positions, name, here)
 	return nil
 }
 
-// taken returns an error with the position of an object in the set, nil if there is no such object.
-func (s *Set) taken(name string) error {
-	there, found := s.places[name]
+// duplicateError returns an error with the position of an object in the set, nil if there is no such object.
+func (s *Set) duplicateError(name string) error {
+	there, found := s.positions[name]
 	if !found {
 		return nil
 	}
@@ -314,7 +314,7 @@ func (s *Set) taken(name string) error {
 
 // At returns the position of the document of an object of s; Err is not set. If the object was not
 // decoded into s, it is the zero value.
-func (s *Set) At(obj Object) DocumentError { return s.places[ReferenceTo(obj).String()] }
+func (s *Set) At(obj Object) DocumentError { return s.positions[ReferenceTo(obj).String()] }
 
 // Add adds the content of other, as if its streams had been decoded into s after those of s. If
 // both have a document of the same object, s keeps its own, and the error joins a *DocumentError
@@ -322,7 +322,7 @@ func (s *Set) At(obj Object) DocumentError { return s.places[ReferenceTo(obj).St
 func (s *Set) Add(other *Set) error {
 	var errs []error
 	admit := func(name string) bool {
-		err := s.place(name, other.places[name])
+		err := s.setPosition(name, other.positions[name])
 		errs = append(errs, err)
 		return err == nil
 	}
@@ -332,7 +332,7 @@ func (s *Set) Add(other *Set) error {
 		added := !left[ref] && admit(ref.String())
 		g, generator := obj.(*ArtifactGenerator)
 		if added && generator {
-			clashes := s.clashes(g, other.At(g))
+			clashes := s.outputConflicts(g, other.At(g))
 			errs, added = append(errs, clashes...), clashes == nil
 		}
 		switch {

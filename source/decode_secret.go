@@ -28,10 +28,10 @@ var secretKey = regexp.MustCompile(`^[-._a-zA-Z0-9]+$`)
 
 const maxSecretKey = 253
 
-// secret adds a Secret document. Errors never include a value.
-func (d *decoding) secret(o document.Object) {
+// addSecret adds a Secret document. Errors never include a value.
+func (d *streamDecoder) addSecret(o document.Object) {
 	if o.At("sops") != nil {
-		d.seal(o, "is encrypted with SOPS: decrypt it first (sops --decrypt), or give its keys as files or environment variables")
+		d.addEncrypted(o, "is encrypted with SOPS: decrypt it first (sops --decrypt), or give its keys as files or environment variables")
 		return
 	}
 	var doc secretDocument
@@ -40,18 +40,18 @@ func (d *decoding) secret(o document.Object) {
 	rules := new(document.Findings)
 	checkMetadata(&doc.Metadata, rules)
 	secret := Secret{Type: doc.Type, Data: doc.decode(rules)}
-	or(&secret.Type, opaque)
+	setDefault(&secret.Type, opaque)
 	adviseLogins(secret, &dec.Warnings)
-	if d.credentials(o, dec, rules) {
-		put(&d.set.Secrets, spaceName(o), secret)
+	if d.registerCredentials(o, dec, rules) {
+		put(&d.set.Secrets, namespacedName(o), secret)
 	}
 }
 
 // partRules are the rules of documents that are decoded only in part.
 func partRules(string) document.Rule { return document.Rule{Ignored: true, Optional: true} }
 
-// account adds the pull secrets of a ServiceAccount document.
-func (d *decoding) account(o document.Object) {
+// addServiceAccount adds the pull secrets of a ServiceAccount document.
+func (d *streamDecoder) addServiceAccount(o document.Object) {
 	var doc struct {
 		ImagePullSecrets []LocalReference `json:"imagePullSecrets,omitempty"`
 	}
@@ -63,33 +63,33 @@ func (d *decoding) account(o document.Object) {
 		names[i] = ref.Name
 		rules.Check(fmt.Sprintf("imagePullSecrets[%d].name", i), document.CheckName(ref.Name))
 	}
-	if d.credentials(o, dec, rules) {
-		put(&d.set.accounts, spaceName(o), names)
+	if d.registerCredentials(o, dec, rules) {
+		put(&d.set.accounts, namespacedName(o), names)
 	}
 }
 
-// credentials is [decoding.file] for a Secret or ServiceAccount. A later look-up of a defective one
+// registerCredentials is [streamDecoder.register] for a Secret or ServiceAccount. A later look-up of a defective one
 // returns its first defect.
-func (d *decoding) credentials(o document.Object, dec *document.Decoder, rules *document.Findings) bool {
-	ok := d.file(o, o.Name(o.Type, DefaultNamespace), dec, rules)
+func (d *streamDecoder) registerCredentials(o document.Object, dec *document.Decoder, rules *document.Findings) bool {
+	ok := d.register(o, o.Name(o.Type, DefaultNamespace), dec, rules)
 	if len(dec.Errors) > 0 {
 		e := dec.Errors[0] // without the object, which the error of the look-up names
-		put(&d.set.unusable, o.Type+"/"+spaceName(o), error(&DocumentError{File: e.File, Line: e.Line, Field: e.Field, Err: e.Err}))
+		put(&d.set.unusable, o.Type+"/"+namespacedName(o), error(&DocumentError{File: e.File, Line: e.Line, Field: e.Field, Err: e.Err}))
 	}
 	return ok
 }
 
-// seal records a Secret that headgate cannot read because it is encrypted. The set may also have a
+// addEncrypted records a Secret that headgate cannot read because it is encrypted. The set may also have a
 // readable one of that name.
-func (d *decoding) seal(o document.Object, why string) {
+func (d *streamDecoder) addEncrypted(o document.Object, why string) {
 	d.set.Warnings = append(d.set.Warnings, &DocumentError{
 		File: d.File, Document: d.Number, Line: o.Line, Object: o.Name("Secret", DefaultNamespace), Err: errors.New(why),
 	})
-	put(&d.set.unusable, "Secret/"+spaceName(o), error(&missing{unusable: fmt.Errorf("the document in %s %s", d.File, why)}))
+	put(&d.set.unusable, "Secret/"+namespacedName(o), error(&missingSecretError{unusable: fmt.Errorf("the document in %s %s", d.File, why)}))
 }
 
-// spaceName returns NAMESPACE/NAME of an object.
-func spaceName(o document.Object) string {
+// namespacedName returns NAMESPACE/NAME of an object.
+func namespacedName(o document.Object) string {
 	return cmp.Or(o.StringAt("metadata", "namespace"), DefaultNamespace) + "/" + o.StringAt("metadata", "name")
 }
 

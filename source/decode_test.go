@@ -21,14 +21,14 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-const good = `apiVersion: source.headgate.dev/v1
+const validDocument = `apiVersion: source.headgate.dev/v1
 kind: Bucket
 metadata: {name: NAME, namespace: SPACE}
 spec: {bucketName: b, endpoint: h, interval: 1m}
 `
 
 func bucketDocument(namespace, name string) string {
-	return strings.NewReplacer("NAME", name, "SPACE", namespace).Replace(good)
+	return strings.NewReplacer("NAME", name, "SPACE", namespace).Replace(validDocument)
 }
 
 // TestHostileDocuments has input that must be refused quickly, without affecting the documents
@@ -115,7 +115,7 @@ func numbered(n int, format string) string {
 func TestLargeStream(t *testing.T) {
 	measure.WithoutRace(t)
 	var s source.Set
-	err := s.Decode("-", io.MultiReader(strings.NewReader(good), io.LimitReader(endless{}, 1<<30)))
+	err := s.Decode("-", io.MultiReader(strings.NewReader(validDocument), io.LimitReader(endlessReader{}, 1<<30)))
 	if at := (*source.DocumentError)(nil); !errors.As(err, &at) || at.File != "-" || !strings.Contains(err.Error(), "larger than 64 MiB") {
 		t.Error(err)
 	}
@@ -124,10 +124,10 @@ func TestLargeStream(t *testing.T) {
 	}
 }
 
-// endless is a reader of spaces.
-type endless struct{}
+// endlessReader is a reader of spaces.
+type endlessReader struct{}
 
-func (endless) Read(p []byte) (int, error) {
+func (endlessReader) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = ' '
 	}

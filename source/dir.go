@@ -80,11 +80,11 @@ func (o *dirOrigin) Open(ctx context.Context, rev Revision) (Content, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &dirContent{dirOrigin: o, rev: rev, own: own, tree: own, holding: []io.Closer{root}}
+	c := &dirContent{dirOrigin: o, rev: rev, own: own, tree: own, closers: []io.Closer{root}}
 	if o.view.Mount != nil {
 		var mounted io.Closer
 		if c.tree, mounted, err = o.view.Mount(ctx, own, rev.Inputs); err == nil {
-			c.holding = append(c.holding, mounted)
+			c.closers = append(c.closers, mounted)
 		}
 	}
 	if err == nil {
@@ -122,7 +122,7 @@ type dirContent struct {
 	own     fs.FS // the directory
 	tree    fs.FS // the directory with mounted content
 	rules   *artifact.Rules
-	holding []io.Closer
+	closers []io.Closer
 }
 
 // Verify implements [Content].
@@ -158,7 +158,7 @@ func (c *dirContent) Explain(context.Context) (fs.FS, *artifact.Rules, error) {
 // Close implements [Content].
 func (c *dirContent) Close() error {
 	var err error
-	for _, h := range c.holding {
+	for _, h := range c.closers {
 		err = errors.Join(err, h.Close())
 	}
 	return err

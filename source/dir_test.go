@@ -197,7 +197,7 @@ func TestDirErrors(t *testing.T) {
 	if _, err := c.WriteTo(t.Context(), io.Discard); !errors.As(err, &step) || step.Step != source.StepFetch || !strings.Contains(err.Error(), "changed while") {
 		t.Errorf("changed directory: %v", err)
 	}
-	_, err = c.WriteTo(t.Context(), broken{})
+	_, err = c.WriteTo(t.Context(), failingWriter{})
 	testenv.ErrorIs(t, err, io.ErrClosedPipe, "broken writer")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -205,7 +205,7 @@ func TestDirErrors(t *testing.T) {
 	testenv.ErrorIs(t, err, context.Canceled, "cancelled")
 }
 
-// broken is a writer that fails.
-type broken struct{}
+// failingWriter is a writer that fails.
+type failingWriter struct{}
 
-func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -17,7 +17,7 @@ import (
 // spelled as in the document that obj was read from, or else as in its group. Fields that the
 // object's version does not have are left out.
 func EncodeJSON(obj Object) ([]byte, error) {
-	y, err := written(obj)
+	y, err := encodeNode(obj)
 	var value any
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -38,7 +38,7 @@ func EncodeJSON(obj Object) ([]byte, error) {
 // EncodeYAML writes obj as a YAML document without markers, with fields in the
 // order apiVersion, kind, metadata, spec, status; see [EncodeJSON].
 func EncodeYAML(obj Object) ([]byte, error) {
-	y, err := written(obj)
+	y, err := encodeNode(obj)
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
@@ -54,12 +54,12 @@ func EncodeYAML(obj Object) ([]byte, error) {
 
 // EncodeStatus writes the status of obj as compact JSON, without the fields that the object's version does not have.
 func EncodeStatus(obj Object) ([]byte, error) {
-	out, err := copyOf(obj)
+	out, err := deepCopy(obj)
 	if err != nil {
 		return nil, fmt.Errorf("encode status of %s: %w", obj.Head(), err)
 	}
-	if k := spelledKind(out.Head().Kind); k != nil {
-		drop(out, k, out.Head().Version(), new(document.Findings))
+	if k := kindBySpelling(out.Head().Kind); k != nil {
+		removeFields(out, k, out.Head().Version(), new(document.Findings))
 	}
 	return json.Marshal(statusOf(out).Interface())
 }
@@ -71,15 +71,15 @@ func DecodeStatus(obj Object, text []byte) error {
 	return json.Unmarshal(text, status.Addr().Interface())
 }
 
-// written returns obj as a document in its version and group.
-func written(obj Object) (*yaml.Node, error) {
-	out, err := copyOf(obj)
+// encodeNode returns obj as a document in its version and group.
+func encodeNode(obj Object) (*yaml.Node, error) {
+	out, err := deepCopy(obj)
 	if err != nil {
 		return nil, err
 	}
 	head := out.Head()
-	if k := spelledKind(head.Kind); k != nil {
-		drop(out, k, head.Version(), new(document.Findings))
+	if k := kindBySpelling(head.Kind); k != nil {
+		removeFields(out, k, head.Version(), new(document.Findings))
 		head.Kind = head.spelling()
 		if c, ok := out.(*PkgChart); ok && head.Kind == k.reference {
 			c.Spec.SourceRef.Kind = c.kindOf(c.Spec.SourceRef.Kind)
@@ -107,9 +107,9 @@ func written(obj Object) (*yaml.Node, error) {
 	return y, nil
 }
 
-// copyOf returns a copy of obj that shares nothing with it.
-func copyOf(obj Object) (Object, error) {
-	out := blank(obj)
+// deepCopy returns a copy of obj that shares nothing with it.
+func deepCopy(obj Object) (Object, error) {
+	out := newLike(obj)
 	text, err := json.Marshal(obj)
 	if err == nil {
 		err = json.Unmarshal(text, out)
@@ -128,9 +128,9 @@ func member(y *yaml.Node, name string) *yaml.Node {
 	return new(yaml.Node)
 }
 
-// old matches strings that YAML 1.1 reads as a boolean or a number of seconds, and a key that the
+// yaml11Special matches strings that YAML 1.1 reads as a boolean or a number of seconds, and a key that the
 // library would write as a merge.
-var old = regexp.MustCompile(`^(?:(?i:y|n|yes|no|on|off)|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?|<<)$`)
+var yaml11Special = regexp.MustCompile(`^(?:(?i:y|n|yes|no|on|off)|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?|<<)$`)
 
 // restyle gives nodes read from JSON the style of YAML documents. Strings decode as strings, also
 // in YAML 1.1.
@@ -138,9 +138,9 @@ func restyle(y *yaml.Node) {
 	y.Style = 0
 	switch {
 	case y.ShortTag() != "!!str":
-	case strings.Contains(y.Value, "\n") && block(y.Value):
+	case strings.Contains(y.Value, "\n") && canBeBlock(y.Value):
 		y.Style = yaml.LiteralStyle
-	case old.MatchString(y.Value) || strings.ContainsFunc(y.Value, unicode.IsControl):
+	case yaml11Special.MatchString(y.Value) || strings.ContainsFunc(y.Value, unicode.IsControl):
 		y.Style = yaml.DoubleQuotedStyle
 	}
 	for _, child := range y.Content {
@@ -148,9 +148,9 @@ func restyle(y *yaml.Node) {
 	}
 }
 
-// block reports whether a text of several lines can be a YAML block scalar: the library gets the
+// canBeBlock reports whether a text of several lines can be a YAML block scalar: the library gets the
 // indentation of others wrong.
-func block(text string) bool {
+func canBeBlock(text string) bool {
 	if strings.TrimLeft(text, " \t\n") != text {
 		return false
 	}

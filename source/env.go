@@ -89,8 +89,8 @@ const maxTransports = 64
 // nil Connections, each origin opens its own connections and closes them. It is safe for concurrent
 // use.
 type Connections struct {
-	mu    sync.Mutex
-	known map[string]*http.Transport
+	mu         sync.Mutex
+	transports map[string]*http.Transport
 }
 
 // Transport returns the transport kept under key; if there is none, it keeps the result of make.
@@ -100,18 +100,18 @@ type Connections struct {
 func (c *Connections) Transport(key string, make func() *http.Transport) *http.Transport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if t := c.known[key]; t != nil {
+	if t := c.transports[key]; t != nil {
 		return t
 	}
-	if len(c.known) == maxTransports {
-		for other, t := range c.known {
+	if len(c.transports) == maxTransports {
+		for other, t := range c.transports {
 			t.CloseIdleConnections()
-			delete(c.known, other)
+			delete(c.transports, other)
 			break
 		}
 	}
 	t := make()
-	put(&c.known, key, t)
+	put(&c.transports, key, t)
 	return t
 }
 
@@ -119,10 +119,10 @@ func (c *Connections) Transport(key string, make func() *http.Transport) *http.T
 func (c *Connections) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, t := range c.known {
+	for _, t := range c.transports {
 		t.CloseIdleConnections()
 	}
-	c.known = nil
+	c.transports = nil
 }
 
 // Networks are hosts and networks that any server may refer to, by a redirect or in its content,

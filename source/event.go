@@ -33,7 +33,7 @@ type ObjectReference struct {
 // Involved returns the reference to obj for events.
 func Involved(obj Object) ObjectReference {
 	head := obj.Head()
-	return ObjectReference{head.APIVersion, head.spelling(), head.Metadata.space(), head.Metadata.Name, head.Metadata.UID}
+	return ObjectReference{head.APIVersion, head.spelling(), head.Metadata.namespace(), head.Metadata.Name, head.Metadata.UID}
 }
 
 // The severities of events. A trace is never forwarded.
@@ -52,13 +52,13 @@ const (
 // maxMessage is the longest message of an event or a condition, in bytes.
 const maxMessage = 39000
 
-// announce adds an event; emit sends it at the end of the run.
-func (r *run) announce(severity, reason, message string) {
+// addEvent adds an event; emit sends it at the end of the run.
+func (r *run) addEvent(severity, reason, message string) {
 	r.events = append(r.events, Event{
 		InvolvedObject: Involved(r.obj),
 		Severity:       severity,
 		Timestamp:      r.now(),
-		Message:        r.presentable(message),
+		Message:        r.sanitize(message),
 		Reason:         reason,
 		Controller:     "headgate",
 	})
@@ -82,9 +82,9 @@ func (r *run) emit() {
 	}
 }
 
-// presentable returns text for a condition or an event: without credentials and control characters,
+// sanitize returns text for a condition or an event: without credentials and control characters,
 // and of bounded length.
-func (r *run) presentable(text string) string {
+func (r *run) sanitize(text string) string {
 	text = redact.String(text, credentialsOf(r.from)...)
 	if len(text) <= maxMessage {
 		return text

@@ -31,8 +31,8 @@ var tables = map[string][][]document.Fact{
 	"ArtifactGenerator": {generatorFacts},
 }
 
-// nowhere is the version of a field that a shared Go type has, but a kind does not have.
-const nowhere = "none"
+// noVersion is the version of a field that a shared Go type has, but a kind does not have.
+const noVersion = "none"
 
 const (
 	accessNote   = "is deprecated and has no effect: no implementation honours it; remove it"
@@ -69,11 +69,11 @@ var gitFacts = slices.Concat([]document.Fact{
 	{At: "spec.ref.name", Must: musts{refName}},
 	{At: "spec.ref.commit", Must: musts{form(`^([0-9a-fA-F]{40}|[0-9a-fA-F]{64})$`, "be the full id of a commit: 40 or 64 hexadecimal digits")}},
 	{At: "spec.verify.mode", Default: VerifyHEAD, Must: musts{oneOf(VerifyHEAD, VerifyHead, VerifyTag, VerifyTagAndHEAD)}},
-	{At: "spec.include[].repository.kind", Must: musts{also(oneOf("GitRepository", "Bucket", "OCIRepository", "PkgChart", "ExternalArtifact"), "HelmChart")}},
+	{At: "spec.include[].repository.kind", Must: musts{withAlternative(oneOf("GitRepository", "Bucket", "OCIRepository", "PkgChart", "ExternalArtifact"), "HelmChart")}},
 	{At: "spec.include[].fromPath", Must: inside},
 	{At: "spec.include[].toPath", Must: inside},
 	{At: "spec.sparseCheckout", Only: V1},
-	{At: "spec.sparseCheckout[]", Must: musts{says(keywords{"minLength": 1, "pattern": plain, "not": keywords{"pattern": `^/|\\|(^|/)\.\.(/|$)`}}, checkSparse)}},
+	{At: "spec.sparseCheckout[]", Must: musts{withSchema(keywords{"minLength": 1, "pattern": printablePattern, "not": keywords{"pattern": `^/|\\|(^|/)\.\.(/|$)`}}, checkSparse)}},
 	{At: "spec.lfs", Only: V1},
 	{At: "spec.submoduleCredentials", Only: V1, Must: musts{goOnly(distinctOrigins)}},
 	{At: "spec.submoduleCredentials[].url", Must: append(address("http", "https", "ssh"), bareOrigin)},
@@ -97,7 +97,7 @@ var bucketFacts = slices.Concat([]document.Fact{
 	{At: "spec.endpoint", Must: musts{filled}},
 	document.Related("spec", "endpoint", func(s *BucketSpec) error { _, err := s.endpoint(); return err }),
 	{At: "spec.serviceAccountName", Only: V1, Must: musts{
-		refuse("excludes secretRef: remove one of the two", set("spec.secretRef"), not(is("spec.provider", "generic", ""))),
+		refuse("excludes secretRef: remove one of the two", isSet("spec.secretRef"), not(is("spec.provider", "generic", ""))),
 		only("spec.provider", "aws", "gcp", "azure"), optionalName,
 	}},
 	interval, timeout,
@@ -132,7 +132,7 @@ var verifyFacts = slices.Concat([]document.Fact{
 	{At: "spec.verify.secretRef", Must: musts{require("is required with provider notation: a Secret with trustpolicy.json and the certificates it trusts", notation)}},
 	{At: "spec.verify.matchOIDCIdentity", Must: musts{
 		require("is required without secretRef, or a signature of anybody would do: "+
-			`say who signs, or write {issuer: ".*", subject: ".*"} if anybody may`, is("spec.verify.provider", "cosign", ""), not(set("spec.verify.secretRef"))),
+			`say who signs, or write {issuer: ".*", subject: ".*"} if anybody may`, is("spec.verify.provider", "cosign", ""), not(isSet("spec.verify.secretRef"))),
 		refuse(`goes with provider cosign only, not with "notation"`, notation),
 	}},
 	{At: "spec.verify.trustedRootSecretRef", Must: musts{refuse(`goes with provider cosign only, not with "notation"`, notation)}},
@@ -164,7 +164,7 @@ var chartFacts = slices.Concat([]document.Fact{
 	{At: "spec.valuesFile", Only: V1Beta2, Shape: textShape, Warning: "is deprecated: put it first in valuesFiles"},
 	interval,
 	{At: "spec.verify", Must: musts{refuse("goes with a sourceRef of kind PkgRepository only", not(fromRepository))}},
-	{At: "spec.verify.trustedRootSecretRef", Only: nowhere, Must: musts{refuse("does not exist for PkgChart: remove it")}},
+	{At: "spec.verify.trustedRootSecretRef", Only: noVersion, Must: musts{refuse("does not exist for PkgChart: remove it")}},
 	accessFrom,
 }, references("spec.sourceRef"))
 
@@ -201,10 +201,10 @@ func (k *kind) rules(version string) func(string) document.Rule {
 		}
 		rule := document.Rule{Optional: f.Optional != "" && f.Optional == version, Text: f.Text, Shape: f.Shape, Warning: f.Warning}
 		switch {
-		case cmp.Or(f.Only, version) == version || version == "" && f.Only != nowhere:
+		case cmp.Or(f.Only, version) == version || version == "" && f.Only != noVersion:
 		case f.Only == V1:
 			rule.Refused = "exists in v1 only: set apiVersion to v1"
-		case f.Only == nowhere:
+		case f.Only == noVersion:
 			rule.Refused = "does not exist for " + k.name + ": remove it"
 		case f.Warning == "":
 			rule.Refused = "exists in v1beta2 only: remove it"

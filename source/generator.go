@@ -82,17 +82,17 @@ const (
 // Source returns the alias of the source, and the path or pattern inside it.
 func (c *CopyOperation) Source() (alias, pattern string) {
 	alias, pattern, _ = strings.Cut(strings.TrimPrefix(c.From, "@"), "/")
-	return alias, within(pattern)
+	return alias, fsPath(pattern)
 }
 
 // Target returns the path in the artifact, and whether it is a folder.
 func (c *CopyOperation) Target() (name string, folder bool) {
 	name = strings.TrimPrefix(c.To, "@artifact/")
-	return within(name), name == "" || strings.HasSuffix(name, "/")
+	return fsPath(name), name == "" || strings.HasSuffix(name, "/")
 }
 
-// within returns a path as in [fs.ValidPath].
-func within(name string) string { return cmp.Or(path.Clean("/" + name)[1:], ".") }
+// fsPath returns a path as in [fs.ValidPath].
+func fsPath(name string) string { return cmp.Or(path.Clean("/" + name)[1:], ".") }
 
 // ArtifactGeneratorStatus is the observed state of an ArtifactGenerator.
 type ArtifactGeneratorStatus struct {
@@ -120,15 +120,15 @@ const generatorInterval = time.Hour
 // Interval implements [Source]. Changes of sources are processed without waiting for it.
 func (g *ArtifactGenerator) Interval() time.Duration { return generatorInterval }
 
-// suspension is the annotation that suspends a generator with the value "disabled", in upper or
+// suspendAnnotation is the annotation that suspends a generator with the value "disabled", in upper or
 // lower case.
-const suspension = GeneratorGroup + "/reconcile"
+const suspendAnnotation = GeneratorGroup + "/reconcile"
 
 // Plan implements [Object]. A generator needs its outputs, whose state it summarizes.
 func (g *ArtifactGenerator) Plan() Plan {
-	p := Plan{Suspend: strings.EqualFold(g.Metadata.Annotations[suspension], "disabled"), Words: spelledKind("ArtifactGenerator").words}
+	p := Plan{Suspend: strings.EqualFold(g.Metadata.Annotations[suspendAnnotation], "disabled"), Words: kindBySpelling("ArtifactGenerator").words}
 	for _, a := range g.Spec.Artifacts {
-		p.Needs = append(p.Needs, Reference{"ExternalArtifact", g.Metadata.space(), a.Name})
+		p.Needs = append(p.Needs, Reference{"ExternalArtifact", g.Metadata.namespace(), a.Name})
 	}
 	return p
 }
@@ -139,13 +139,13 @@ func (g *ArtifactGenerator) Drift(Revision) string { return "" }
 // Observe implements [Object].
 func (g *ArtifactGenerator) Observe(Revision) {}
 
-// see records the outputs and the digest of the sources. seen has the artifacts in the order of the
+// observeInputs records the outputs and the digest of the sources. seen has the artifacts in the order of the
 // spec, the zero Artifact for a missing one, followed by those of the sources.
-func (g *ArtifactGenerator) see(seen []artifact.Artifact) {
+func (g *ArtifactGenerator) observeInputs(seen []artifact.Artifact) {
 	g.Status.Inventory = nil
 	for i, out := range g.Spec.Artifacts {
 		if a := seen[i]; a.Digest != "" {
-			g.Status.Inventory = append(g.Status.Inventory, InventoryEntry{out.Name, g.Metadata.space(), a.Digest, path.Base(a.Path)})
+			g.Status.Inventory = append(g.Status.Inventory, InventoryEntry{out.Name, g.Metadata.namespace(), a.Digest, path.Base(a.Path)})
 		}
 	}
 	sum := sha256.New()
@@ -183,7 +183,7 @@ func (c *Composition) Find(alias string) (found Reference) {
 // defaults of g.
 func (g *ArtifactGenerator) Outputs() []*ExternalArtifact {
 	Default(g)
-	space, suspended, outputs := g.Metadata.space(), g.Plan().Suspend, make([]*ExternalArtifact, len(g.Spec.Artifacts))
+	space, suspended, outputs := g.Metadata.namespace(), g.Plan().Suspend, make([]*ExternalArtifact, len(g.Spec.Artifacts))
 	labels, annotations := map[string]string{}, map[string]string{}
 	maps.Copy(labels, g.Metadata.Labels)
 	maps.Copy(labels, g.Spec.CommonMetadata.Labels)
@@ -201,7 +201,7 @@ func (g *ArtifactGenerator) Outputs() []*ExternalArtifact {
 			used["@"+alias] = true
 		}
 		for _, s := range g.Spec.Sources {
-			or(&s.Namespace, space)
+			setDefault(&s.Namespace, space)
 			if used["@"+s.Alias] {
 				c.Sources = append(c.Sources, s)
 			}
@@ -218,10 +218,10 @@ func (g *ArtifactGenerator) Outputs() []*ExternalArtifact {
 	return outputs
 }
 
-// clashes returns an error for each output of g that the set already has.
-func (s *Set) clashes(g *ArtifactGenerator, here DocumentError) (errs []error) {
+// outputConflicts returns an error for each output of g that the set already has.
+func (s *Set) outputConflicts(g *ArtifactGenerator, here DocumentError) (errs []error) {
 	for i, output := range g.Plan().Needs {
-		if err := s.taken(output.String()); err != nil {
+		if err := s.duplicateError(output.String()); err != nil {
 			at := here
 			at.Field, at.Err = fmt.Sprintf("spec.artifacts[%d].name", i), fmt.Errorf("makes %s, which %w", output, err)
 			errs = append(errs, &at)
@@ -230,16 +230,16 @@ func (s *Set) clashes(g *ArtifactGenerator, here DocumentError) (errs []error) {
 	return errs
 }
 
-// generator adds a generator and its outputs, or neither if the set already has one of the outputs.
-func (d *decoding) generator(g *ArtifactGenerator) {
+// addGenerator adds a generator and its outputs, or neither if the set already has one of the outputs.
+func (d *streamDecoder) addGenerator(g *ArtifactGenerator) {
 	here := d.set.At(g)
-	if clashes := d.set.clashes(g, here); clashes != nil {
+	if clashes := d.set.outputConflicts(g, here); clashes != nil {
 		d.Note(clashes...)
 		return
 	}
 	d.set.Objects = append(d.set.Objects, g)
 	for _, output := range g.Outputs() {
-		put(&d.set.places, ReferenceTo(output).String(), here)
+		put(&d.set.positions, ReferenceTo(output).String(), here)
 		d.set.Objects = append(d.set.Objects, output)
 	}
 }
@@ -252,7 +252,7 @@ const aliasForm = `[a-z0-9]([a-z0-9_-]*[a-z0-9])?`
 var generatorFacts = slices.Concat([]document.Fact{
 	{At: "spec.sources", Must: musts{items(1, maxItems)}},
 	{At: "spec.sources[].alias", Must: musts{matching("^"+aliasForm+"$", "must be lower-case letters, digits, '-' and '_', with a letter or digit at both ends, not %s"), atMost(63)}},
-	{At: "spec.sources[].kind", Must: musts{filled, also(oneOf(generatorSources...), "HelmChart")}},
+	{At: "spec.sources[].kind", Must: musts{filled, withAlternative(oneOf(generatorSources...), "HelmChart")}},
 	{At: "spec.sources[].namespace", Must: musts{optionalName}},
 	{At: "spec.artifacts", Must: musts{items(1, maxItems), distinct}},
 	{At: "spec.artifacts[].name", Must: musts{objectName}},
@@ -263,13 +263,13 @@ var generatorFacts = slices.Concat([]document.Fact{
 		matching("^@"+aliasForm+"/", "must be @ALIAS/PATTERN, ALIAS one of spec.sources, not %s"), atMost(1024), declared, goOnly(checkPattern),
 	}},
 	{At: "spec.artifacts[].copy[].to", Must: musts{
-		matching("^@artifact/", "must be @artifact/PATH, a path in the artifact, not %s"), atMost(1024), goOnly(upwards), goOnly(insidePath),
+		matching("^@artifact/", "must be @artifact/PATH, a path in the artifact, not %s"), atMost(1024), goOnly(checkNoParent), goOnly(insidePath),
 	}},
 	{At: "spec.artifacts[].copy[].exclude", Must: musts{items(0, 100)}},
 	{At: "spec.artifacts[].copy[].exclude[]", Must: musts{filled, goOnly(checkPattern)}},
 	{At: "spec.artifacts[].copy[].strategy", Default: CopyOverwrite, Must: musts{oneOf(CopyOverwrite, CopyMerge, CopyExtract)}},
-	{At: "status.artifact", Only: nowhere},
-	{At: "status.url", Only: nowhere},
+	{At: "status.artifact", Only: noVersion},
+	{At: "status.url", Only: noVersion},
 }, references("spec.sources[]"))
 
 // oneAlias requires @ALIAS.
@@ -307,19 +307,19 @@ const maxItems = 1000 // of a list
 // items requires a list of least to most values.
 func items(least, most int) document.Must {
 	return document.Must{Schema: keywords{"minItems": least, "maxItems": most}, Check: func(_, v reflect.Value) error {
-		return unless(least <= v.Len() && v.Len() <= most, fmt.Sprintf("must have %d to %d entries", least, most), "")
+		return errorUnless(least <= v.Len() && v.Len() <= most, fmt.Sprintf("must have %d to %d entries", least, most), "")
 	}}
 }
 
 // atMost requires a text of at most n characters.
 func atMost(n int) document.Must {
-	return says(keywords{"maxLength": n}, func(text string) error {
-		return unless(utf8.RuneCountInString(text) <= n, fmt.Sprintf("must have at most %d characters", n), "")
+	return withSchema(keywords{"maxLength": n}, func(text string) error {
+		return errorUnless(utf8.RuneCountInString(text) <= n, fmt.Sprintf("must have at most %d characters", n), "")
 	})
 }
 
-func upwards(name string) error {
-	return unless(!slices.Contains(strings.Split(name, "/"), ".."), "must not have '..' as a part", "")
+func checkNoParent(name string) error {
+	return errorUnless(!slices.Contains(strings.Split(name, "/"), ".."), "must not have '..' as a part", "")
 }
 
 const maxAlternatives = 4096 // of a pattern; each alternative is matched separately
@@ -337,5 +337,5 @@ func checkPattern(pattern string) error {
 	case !doublestar.ValidatePattern(pattern):
 		return fmt.Errorf("%s is no pattern: a bracket or brace is not closed, or a backslash stands at the end", quote(pattern))
 	}
-	return errors.Join(upwards(pattern), printing(pattern))
+	return errors.Join(checkNoParent(pattern), checkPrintable(pattern))
 }

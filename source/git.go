@@ -99,7 +99,7 @@ func (g *GitRepository) Interval() time.Duration { return time.Duration(g.Spec.I
 
 // Plan implements [Object]. Only v1beta2 has a status.url.
 func (g *GitRepository) Plan() Plan {
-	words := spelledKind("GitRepository").words
+	words := kindBySpelling("GitRepository").words
 	if g.Version() == V1Beta2 {
 		words.Latest = "latest.tar.gz"
 	}
@@ -216,8 +216,8 @@ func cleanPath(text string) (string, error) {
 // reference returns the reference to the included source of an object with metadata m.
 func (i GitRepositoryInclude) reference(m *Metadata) Reference {
 	kind := cmp.Or(i.Repository.Kind, "GitRepository")
-	canonical(&kind)
-	return Reference{kind, m.space(), i.Repository.Name}
+	canonicalizeKind(&kind)
+	return Reference{kind, m.namespace(), i.Repository.Name}
 }
 
 // includeDrift reports that the list of includes has changed, or else which includes have other

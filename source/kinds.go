@@ -64,8 +64,8 @@ var kinds = []kind{
 	},
 }
 
-// spelledKind finds a kind by either of its exact spellings.
-func spelledKind(name string) *kind {
+// kindBySpelling finds a kind by either of its exact spellings.
+func kindBySpelling(name string) *kind {
 	for i := range kinds {
 		if kinds[i].name == name || kinds[i].reference == name {
 			return &kinds[i]
@@ -99,8 +99,8 @@ func (k *kind) apiVersion(group string) string {
 	return cmp.Or(k.group, group) + "/" + cmp.Or(k.only, V1)
 }
 
-// calledKind finds a kind by a name that people use: in any case, a short name or a plural.
-func calledKind(name string) *kind {
+// kindByName finds a kind by a name that people use: in any case, a short name or a plural.
+func kindByName(name string) *kind {
 	name = strings.ToLower(name)
 	for i := range kinds {
 		for _, call := range append([]string{kinds[i].name, kinds[i].reference}, kinds[i].short...) {
@@ -117,7 +117,7 @@ func calledKind(name string) *kind {
 // [Set.Find] accepts: in any case, in the plural, in the reference's spelling or as a short name.
 // known is false if there is no such kind.
 func ParseKind(name string) (kind string, known bool) {
-	k := calledKind(name)
+	k := kindByName(name)
 	if k == nil {
 		return "", false
 	}
@@ -127,7 +127,7 @@ func ParseKind(name string) (kind string, known bool) {
 // Spellings returns the spellings of a kind in documents of both API groups, that of the
 // specification first, or nil if there is no such kind.
 func Spellings(name string) []string {
-	k := spelledKind(name)
+	k := kindBySpelling(name)
 	if k == nil {
 		return nil
 	}
@@ -175,7 +175,7 @@ func (k *kind) spell(group string) string {
 // kindOf returns the kind name, which the object of h refers to, in the spelling of the object's
 // document. It returns an unknown kind unchanged.
 func (h *Header) kindOf(name string) string {
-	k, own := spelledKind(name), spelledKind(h.Kind)
+	k, own := kindBySpelling(name), kindBySpelling(h.Kind)
 	switch {
 	case k == nil:
 		return name
@@ -187,7 +187,7 @@ func (h *Header) kindOf(name string) string {
 
 // spelling returns the kind as spelled in the document of h, or else in its group.
 func (h *Header) spelling() string {
-	if k := spelledKind(h.Kind); h.spelled == "" && k != nil {
+	if k := kindBySpelling(h.Kind); h.spelled == "" && k != nil {
 		return k.spell(h.Group())
 	}
 	return cmp.Or(h.spelled, h.Kind)
@@ -195,7 +195,7 @@ func (h *Header) spelling() string {
 
 // New returns an empty object with the name of ref, or nil if there is no such kind.
 func New(ref Reference) Object {
-	k := spelledKind(ref.Kind)
+	k := kindBySpelling(ref.Kind)
 	if k == nil {
 		return nil
 	}
@@ -216,24 +216,24 @@ const (
 // an object that already has its defaults.
 func Default(obj Object) {
 	head := obj.Head()
-	or(&head.Metadata.Namespace, DefaultNamespace)
+	setDefault(&head.Metadata.Namespace, DefaultNamespace)
 	k := objectKind(obj)
 	if k == nil {
 		return
 	}
-	or(&head.Kind, k.name)
-	or(&head.APIVersion, k.apiVersion(Group))
-	canonical(&head.Kind)
+	setDefault(&head.Kind, k.name)
+	setDefault(&head.APIVersion, k.apiVersion(Group))
+	canonicalizeKind(&head.Kind)
 	switch obj := obj.(type) {
 	case *GitRepository:
 		for i := range obj.Spec.Include {
-			canonical(&obj.Spec.Include[i].Repository.Kind)
+			canonicalizeKind(&obj.Spec.Include[i].Repository.Kind)
 		}
 	case *PkgChart:
-		canonical(&obj.Spec.SourceRef.Kind)
+		canonicalizeKind(&obj.Spec.SourceRef.Kind)
 	case *ArtifactGenerator:
 		for i := range obj.Spec.Sources {
-			canonical(&obj.Spec.Sources[i].Kind)
+			canonicalizeKind(&obj.Spec.Sources[i].Kind)
 		}
 	}
 	for _, facts := range tables[k.name] {
@@ -252,18 +252,18 @@ func Unsuspend(obj Object) {
 	}
 }
 
-// or sets field to value if it is empty.
-func or[T comparable](field *T, value T) {
+// setDefault sets field to value if it is empty.
+func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
 		*field = value
 	}
 }
 
-// canonical changes a kind to the specification's spelling. If there is nothing to change, it
+// canonicalizeKind changes a kind to the specification's spelling. If there is nothing to change, it
 // writes nothing, because other goroutines may be reading the object.
-func canonical(kind *string) {
-	if k := spelledKind(*kind); k != nil && k.name != *kind {
+func canonicalizeKind(kind *string) {
+	if k := kindBySpelling(*kind); k != nil && k.name != *kind {
 		*kind = k.name
 	}
 }
@@ -308,7 +308,7 @@ func ParseReference(text string) (Reference, error) {
 	if len(parts) > 3 || slices.Contains(parts, "") {
 		return Reference{}, fmt.Errorf("%s names no object: write KIND/NAME or KIND/NAMESPACE/NAME", quote(text))
 	}
-	k := calledKind(parts[0])
+	k := kindByName(parts[0])
 	if k == nil {
 		return Reference{}, fmt.Errorf("unknown kind %s: use one of %s", quote(parts[0]), kindNames())
 	}

@@ -37,16 +37,16 @@ type Ledger struct {
 
 // Maximum sizes of files, in bytes.
 const (
-	maxSaved = 16 << 20
-	maxHold  = 1 << 20
+	maxSaved      = 16 << 20
+	maxSuspension = 1 << 20
 )
 
 // Extensions of the files of an object.
 const (
-	documentFile = ".yaml"
-	stateFile    = ".state"
-	holdFile     = ".hold"
-	removedFile  = ".removed"
+	documentFile   = ".yaml"
+	stateFile      = ".state"
+	suspensionFile = ".hold"
+	removedFile    = ".removed"
 )
 
 // Load sets the status of obj to the saved one, which may be empty, and returns the saved state. If
@@ -79,7 +79,7 @@ func (l *Ledger) saved(address string, obj Object) (Object, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	saved := blank(obj)
+	saved := newLike(obj)
 	if err == nil {
 		err = yaml.Unmarshal(text, saved) // lenient: another version of this program, or a person, may have written it
 	}

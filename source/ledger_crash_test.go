@@ -14,9 +14,9 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// writerOf is the environment variable that makes a test process write to the ledger in that
+// ledgerDirVariable is the environment variable that makes a test process write to the ledger in that
 // directory.
-const writerOf = "HEADGATE_TEST_LEDGER"
+const ledgerDirVariable = "HEADGATE_TEST_LEDGER"
 
 // revised returns the sample in its nth saved version.
 func revised(n int) *source.GitRepository {
@@ -27,7 +27,7 @@ func revised(n int) *source.GitRepository {
 
 // TestLedgerWriter is not a test but the process that TestLedgerSurvivesKill kills.
 func TestLedgerWriter(t *testing.T) {
-	dir := os.Getenv(writerOf)
+	dir := os.Getenv(ledgerDirVariable)
 	if dir == "" {
 		t.Skip("it is for another test")
 	}
@@ -53,7 +53,7 @@ func TestLedgerSurvivesKill(t *testing.T) {
 	ref := source.ReferenceTo(settled())
 	for _, after := range []int{6, 7, 8} {
 		dir := t.TempDir()
-		saved, removed := killed(t, dir, after)
+		saved, removed := runAndKill(t, dir, after)
 		l := &source.Ledger{Dir: dir}
 		g := settled()
 		state, err := l.Load(t.Context(), g)
@@ -88,14 +88,14 @@ func TestLedgerSurvivesKill(t *testing.T) {
 	}
 }
 
-// killed runs a writer until it has reported n saves, kills it, and returns the last versions that
+// runAndKill runs a writer until it has reported n saves, kills it, and returns the last versions that
 // it saved and removed.
-func killed(t *testing.T, dir string, n int) (saved, removed int) {
+func runAndKill(t *testing.T, dir string, n int) (saved, removed int) {
 	t.Helper()
 	self, err := os.Executable()
 	must(t, err)
 	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestLedgerWriter$")
-	cmd.Env = append(os.Environ(), writerOf+"="+dir)
+	cmd.Env = append(os.Environ(), ledgerDirVariable+"="+dir)
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())

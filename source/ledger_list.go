@@ -87,7 +87,7 @@ func (l *Ledger) Removed() (map[Reference]time.Time, error) {
 	refs, err := l.references(removedFile)
 	all := make(map[Reference]time.Time, len(refs))
 	for _, ref := range refs {
-		text, name, failed := l.getOf(ref, removedFile, maxHold)
+		text, name, failed := l.getOf(ref, removedFile, maxSuspension)
 		var since time.Time
 		if failed == nil {
 			since, failed = time.Parse(time.RFC3339, strings.TrimSpace(string(text)))
@@ -110,7 +110,7 @@ func (l *Ledger) SetRemoved(ref Reference, since time.Time) error {
 	case !since.IsZero():
 		err = l.put(address+removedFile, since.UTC().AppendFormat(nil, time.RFC3339+"\n"))
 	default:
-		if err = l.drop(ref, removedFile); errors.Is(err, fs.ErrNotExist) {
+		if err = l.removeFiles(ref, removedFile); errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
 	}
@@ -123,7 +123,7 @@ func (l *Ledger) SetRemoved(ref Reference, since time.Time) error {
 // Remove removes all files of an object, the document first. After a crash in between,
 // [Ledger.References] still returns the object.
 func (l *Ledger) Remove(ref Reference) error {
-	err := l.drop(ref, documentFile, stateFile, holdFile, removedFile)
+	err := l.removeFiles(ref, documentFile, stateFile, suspensionFile, removedFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("ledger: remove %s: %w", ref, err)
 	}
@@ -221,7 +221,7 @@ func (l *Ledger) Suspend(ref Reference, s Suspension) error {
 		address, err = ref.address()
 	}
 	if err == nil {
-		err = l.put(address+holdFile, text)
+		err = l.put(address+suspensionFile, text)
 	}
 	if err != nil {
 		return fmt.Errorf("suspend %s: %w", ref, err)
@@ -232,7 +232,7 @@ func (l *Ledger) Suspend(ref Reference, s Suspension) error {
 // Resume durably removes the suspension of an object. The error wraps fs.ErrNotExist if there is
 // none.
 func (l *Ledger) Resume(ref Reference) error {
-	if err := l.drop(ref, holdFile); err != nil {
+	if err := l.removeFiles(ref, suspensionFile); err != nil {
 		return fmt.Errorf("resume %s: %w", ref, err)
 	}
 	return nil
@@ -242,7 +242,7 @@ func (l *Ledger) Resume(ref Reference) error {
 // read, the object is suspended too: Suspension then returns both a suspension with that reason and
 // an error. An empty file also suspends the object, since the file's modification time.
 func (l *Ledger) Suspension(ref Reference) (*Suspension, error) {
-	text, name, err := l.getOf(ref, holdFile, maxHold)
+	text, name, err := l.getOf(ref, suspensionFile, maxSuspension)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -262,9 +262,9 @@ func (l *Ledger) Suspension(ref Reference) (*Suspension, error) {
 	return s, nil
 }
 
-// drop durably removes files of an object. The error wraps fs.ErrNotExist if the last of them does
+// removeFiles durably removes files of an object. The error wraps fs.ErrNotExist if the last of them does
 // not exist.
-func (l *Ledger) drop(ref Reference, extensions ...string) error {
+func (l *Ledger) removeFiles(ref Reference, extensions ...string) error {
 	address, err := ref.address()
 	if err != nil {
 		return err

@@ -56,7 +56,7 @@ func (h *Header) Version() string {
 // String returns KIND/NAMESPACE/NAME with the kind as spelled in the object's document, so that
 // messages use the names that users wrote.
 func (h *Header) String() string {
-	return h.spelling() + "/" + h.Metadata.space() + "/" + h.Metadata.Name
+	return h.spelling() + "/" + h.Metadata.namespace() + "/" + h.Metadata.Name
 }
 
 // Spell returns KIND/NAMESPACE/NAME of an object that h's object refers to, with the kind in the
@@ -87,8 +87,8 @@ type Metadata struct {
 	ManagedFields              json.RawMessage   `json:"managedFields,omitempty"`
 }
 
-// space returns the namespace, or the default one if it is empty.
-func (m *Metadata) space() string {
+// namespace returns the namespace, or the default one if it is empty.
+func (m *Metadata) namespace() string {
 	return cmp.Or(m.Namespace, DefaultNamespace)
 }
 
@@ -161,15 +161,15 @@ func (d *Duration) UnmarshalText(text []byte) (err error) {
 // A difference is a property that affects an artifact. is reports whether it differs from that of
 // the published artifact.
 type difference struct {
-	what string
-	is   bool
+	what    string
+	differs bool
 }
 
 // drift returns the names of all that differ, for example "spec.ignore, spec.include".
 func drift(all ...difference) string {
 	var names []string
 	for _, d := range all {
-		if d.is {
+		if d.differs {
 			names = append(names, d.what)
 		}
 	}
@@ -201,26 +201,26 @@ func CanonicalSpec(obj Object) []byte {
 		text, _ := json.Marshal(e.Composed)
 		return text
 	}
-	full, err := copyOf(obj)
+	full, err := deepCopy(obj)
 	if err != nil {
 		return nil
 	}
 	Default(full)
-	spec, err := json.Marshal(part(full, "Spec"))
+	spec, err := json.Marshal(structField(full, "Spec"))
 	if err != nil {
 		return nil
 	}
 	return spec
 }
 
-// blank returns an empty object of the type of obj.
-func blank(obj Object) Object {
+// newLike returns an empty object of the type of obj.
+func newLike(obj Object) Object {
 	return reflect.New(reflect.TypeOf(obj).Elem()).Interface().(Object)
 }
 
 // Clone returns a shallow copy of obj.
 func Clone(obj Object) Object {
-	copied := blank(obj)
+	copied := newLike(obj)
 	reflect.ValueOf(copied).Elem().Set(reflect.ValueOf(obj).Elem())
 	return copied
 }
@@ -244,8 +244,8 @@ func RequestedAt(obj Object) string {
 	return cmp.Or(a[requestAnnotations[0]], a[requestAnnotations[1]])
 }
 
-// part returns the field with that name of the struct of a kind, nil if it has none.
-func part(obj Object, name string) any {
+// structField returns the field with that name of the struct of a kind, nil if it has none.
+func structField(obj Object, name string) any {
 	field := reflect.ValueOf(obj).Elem().FieldByName(name)
 	if !field.IsValid() {
 		return nil
@@ -271,7 +271,7 @@ func AssignGeneration(obj, saved Object) {
 	case m.Generation != 0:
 	case saved == nil || saved.Head().Metadata.Generation == 0:
 		m.Generation = 1
-	case reflect.DeepEqual(part(obj, "Spec"), part(saved, "Spec")) || bytes.Equal(CanonicalSpec(obj), CanonicalSpec(saved)):
+	case reflect.DeepEqual(structField(obj, "Spec"), structField(saved, "Spec")) || bytes.Equal(CanonicalSpec(obj), CanonicalSpec(saved)):
 		m.Generation = saved.Head().Metadata.Generation
 	default:
 		m.Generation = saved.Head().Metadata.Generation + 1

@@ -23,8 +23,8 @@ type (
 	keywords = map[string]any // of JSON Schema
 )
 
-// says requires a value that check accepts; schema expresses the same requirement.
-func says[T any](schema keywords, check func(T) error) document.Must {
+// withSchema requires a value that check accepts; schema expresses the same requirement.
+func withSchema[T any](schema keywords, check func(T) error) document.Must {
 	must := document.Check(check)
 	must.Schema = schema
 	return must
@@ -37,13 +37,13 @@ func goOnly[T any](check func(T) error) document.Must { return document.Check(ch
 // JSON Schema. A %s in sentence, the error for other texts, stands for the text.
 func matching(pattern, sentence string) document.Must {
 	form := compiled(pattern)
-	return says(keywords{"pattern": pattern}, func(text string) error { return unless(form().MatchString(text), sentence, text) })
+	return withSchema(keywords{"pattern": pattern}, func(text string) error { return errorUnless(form().MatchString(text), sentence, text) })
 }
 
 // without requires a text without any match of a pattern; see [matching].
 func without(pattern, sentence string) document.Must {
 	form := compiled(pattern)
-	return says(keywords{"not": keywords{"pattern": pattern}}, func(text string) error { return unless(!form().MatchString(text), sentence, text) })
+	return withSchema(keywords{"not": keywords{"pattern": pattern}}, func(text string) error { return errorUnless(!form().MatchString(text), sentence, text) })
 }
 
 // compiled returns a function that compiles a pattern on first use, because most programs need few
@@ -52,7 +52,7 @@ func compiled(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
-func unless(good bool, sentence, text string) error {
+func errorUnless(good bool, sentence, text string) error {
 	if good {
 		return nil
 	}
@@ -66,7 +66,7 @@ func form(pattern, want string) document.Must {
 
 // oneOf requires an empty text or one of the allowed texts.
 func oneOf(allowed ...string) document.Must {
-	return says(keywords{"enum": append([]string{""}, allowed...)}, func(text string) error {
+	return withSchema(keywords{"enum": append([]string{""}, allowed...)}, func(text string) error {
 		if text == "" || slices.Contains(allowed, text) {
 			return nil
 		}
@@ -74,8 +74,8 @@ func oneOf(allowed ...string) document.Must {
 	})
 }
 
-// also allows a further text in oneOf, which [Default] replaces by an allowed one.
-func also(must document.Must, text string) document.Must {
+// withAlternative allows a further text in oneOf, which [Default] replaces by an allowed one.
+func withAlternative(must document.Must, text string) document.Must {
 	must.Schema = keywords{"enum": append(must.Schema["enum"].([]string), text)}
 	return must
 }
@@ -85,8 +85,8 @@ func is(at string, texts ...string) document.Condition {
 	return document.Condition{At: at, Is: texts}
 }
 
-// set holds if there is a field at a path.
-func set(at string) document.Condition { return document.Condition{At: at} }
+// isSet holds if there is a field at a path.
+func isSet(at string) document.Condition { return document.Condition{At: at} }
 
 func not(c document.Condition) document.Condition {
 	c.Not = !c.Not
@@ -127,8 +127,8 @@ func generic(provider string) string { return cmp.Or(provider, "generic") }
 // tokenService requires one of the token services that work with a provider of a bucket.
 func tokenService(provider string, services ...string) document.Must {
 	message := "must be " + strings.Join(services, " or ") + " with spec.provider " + provider
-	must := says(keywords{"enum": services}, func(text string) error {
-		return unless(slices.Contains(services, text), message+", not %s", text)
+	must := withSchema(keywords{"enum": services}, func(text string) error {
+		return errorUnless(slices.Contains(services, text), message+", not %s", text)
 	})
 	must.Message, must.When = message, []document.Condition{is("spec.provider", provider)}
 	if provider == generic("") {
@@ -137,28 +137,28 @@ func tokenService(provider string, services ...string) document.Must {
 	return must
 }
 
-// plain matches texts without control characters.
-const plain = `^[^\x00-\x1f\x7f-\x9f]*$`
+// printablePattern matches texts without control characters.
+const printablePattern = `^[^\x00-\x1f\x7f-\x9f]*$`
 
-func printing(text string) error {
+func checkPrintable(text string) error {
 	if strings.ContainsFunc(text, unicode.IsControl) {
 		return errors.New("must not hold control characters")
 	}
 	return nil
 }
 
-func present(text string) error {
+func checkPresent(text string) error {
 	if text == "" {
 		return errors.New("is required")
 	}
-	return printing(text)
+	return checkPrintable(text)
 }
 
 var (
-	filled = says(keywords{"minLength": 1, "pattern": plain}, present)
+	filled = withSchema(keywords{"minLength": 1, "pattern": printablePattern}, checkPresent)
 	digest = form(`^[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[a-zA-Z0-9=_-]+$`, "be ALGORITHM:HEX")
 
-	unsigned = says(keywords{}, func(d Duration) error {
+	unsigned = withSchema(keywords{}, func(d Duration) error {
 		if d < 0 {
 			return errors.New("must not be negative")
 		}
@@ -177,13 +177,13 @@ var (
 			return nil
 		}
 		_, err := semver.NewConstraint(text)
-		return unless(err == nil, "%s is no version range: write one such as >=1.2.0 <2.0.0", text)
+		return errorUnless(err == nil, "%s is no version range: write one such as >=1.2.0 <2.0.0", text)
 	})
 
 	bareOrigin = matching(`^[a-z]+://[^/?#@]+/*$`, "must be SCHEME://HOST or SCHEME://HOST:PORT and no more: it stands for all repositories there")
 
-	objectName   = says(keywords{"pattern": "^" + document.DNSName + "$", "maxLength": 253}, document.CheckName)
-	optionalName = says(keywords{"pattern": "^(" + document.DNSName + ")?$", "maxLength": 253}, func(name string) error {
+	objectName   = withSchema(keywords{"pattern": "^" + document.DNSName + "$", "maxLength": 253}, document.CheckName)
+	optionalName = withSchema(keywords{"pattern": "^(" + document.DNSName + ")?$", "maxLength": 253}, func(name string) error {
 		if name == "" {
 			return nil
 		}
@@ -195,7 +195,7 @@ var (
 // the URL, because it may contain credentials.
 func scheme(schemes ...string) document.Must {
 	message := "must begin with " + strings.Join(schemes, ":// or ") + "://"
-	must := says(keywords{"pattern": "^(" + strings.Join(schemes, "|") + ")://"}, func(text string) error {
+	must := withSchema(keywords{"pattern": "^(" + strings.Join(schemes, "|") + ")://"}, func(text string) error {
 		before, _, found := strings.Cut(text, "://")
 		switch {
 		case text == "":
@@ -213,7 +213,7 @@ func scheme(schemes ...string) document.Must {
 
 // address requires a URL with one of the schemes and a host.
 func address(schemes ...string) musts {
-	return musts{scheme(schemes...), says(keywords{"pattern": plain}, printing), goOnly(func(text string) error {
+	return musts{scheme(schemes...), withSchema(keywords{"pattern": printablePattern}, checkPrintable), goOnly(func(text string) error {
 		u, err := url.Parse(text)
 		switch {
 		case err != nil && strings.Contains(err.Error(), "invalid port"):
@@ -247,7 +247,7 @@ func distinctOrigins(all []GitSubmoduleCredential) error {
 }
 
 // inside requires a path that [insidePath] accepts. A schema cannot count directories.
-var inside = musts{{Schema: keywords{"not": keywords{"pattern": `\\`}, "pattern": plain}}, goOnly(insidePath)}
+var inside = musts{{Schema: keywords{"not": keywords{"pattern": `\\`}, "pattern": printablePattern}}, goOnly(insidePath)}
 
 // insidePath checks a slash-separated path inside a source. A leading slash means the root of the
 // source, as in the reference implementation.
@@ -268,7 +268,7 @@ func insidePath(path string) error {
 	if strings.Contains(path, `\`) {
 		return errors.New(`must use '/', not '\'`)
 	}
-	return printing(path)
+	return checkPrintable(path)
 }
 
 // checkSparse checks an entry of spec.sparseCheckout.
@@ -285,7 +285,7 @@ func checkSparse(entry string) error {
 	case !utf8.ValidString(entry):
 		return errors.New("must be UTF-8 text")
 	}
-	return printing(entry)
+	return checkPrintable(entry)
 }
 
 // notInRef matches what git check-ref-format refuses anywhere in the name of a ref.

@@ -23,7 +23,7 @@ func ReferenceTo(obj Object) Reference {
 	if k := objectKind(obj); k != nil {
 		name = k.name
 	}
-	return Reference{name, head.Metadata.space(), head.Metadata.Name}
+	return Reference{name, head.Metadata.namespace(), head.Metadata.Name}
 }
 
 // checkCircle returns an error if obj needs itself, directly or indirectly. The error names the

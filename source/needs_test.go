@@ -34,8 +34,8 @@ func graph(lines ...string) []source.Object {
 	return objects
 }
 
-// way returns the names on the path from obj back to itself, from the error of [source.Needed].
-func way(t *testing.T, obj source.Object, objects []source.Object) string {
+// cyclePath returns the names on the path from obj back to itself, from the error of [source.Needed].
+func cyclePath(t *testing.T, obj source.Object, objects []source.Object) string {
 	t.Helper()
 	_, err := source.Needed(t.Context(), obj, &source.Inventory{Objects: objects})
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -62,7 +62,7 @@ func TestCycle(t *testing.T) {
 		{"what does not exist", "", []string{"a: b none", "b: none"}},
 	} {
 		objects := graph(c.lines...)
-		testenv.Equal(t, way(t, objects[0], objects), c.want, c.name)
+		testenv.Equal(t, cyclePath(t, objects[0], objects), c.want, c.name)
 	}
 }
 
@@ -84,12 +84,12 @@ func TestCycleIsBounded(t *testing.T) {
 	testenv.ErrorIs(t, err, source.ErrInvalid, "1001 includes")
 }
 
-// unreachable is a Sources that fails.
-type unreachable struct{ source.Sources }
+// unreachableSources is a Sources that fails.
+type unreachableSources struct{ source.Sources }
 
 var errUnreachable = errors.New("unreachable")
 
-func (unreachable) Source(context.Context, source.Reference) (source.Object, error) {
+func (unreachableSources) Source(context.Context, source.Reference) (source.Object, error) {
 	return nil, errUnreachable
 }
 
@@ -112,8 +112,8 @@ func TestNeeded(t *testing.T) {
 	}
 	_, err = source.Needed(t.Context(), objects[0], nil)
 	testenv.ErrorIs(t, err, fs.ErrNotExist, "no sources")
-	_, need := source.Needed(t.Context(), objects[0], unreachable{})
-	_, with := source.WithNeeds(t.Context(), objects, unreachable{})
+	_, need := source.Needed(t.Context(), objects[0], unreachableSources{})
+	_, with := source.WithNeeds(t.Context(), objects, unreachableSources{})
 	for _, err := range []error{need, with} {
 		testenv.ErrorIs(t, err, errUnreachable, "unreachable")
 	}
@@ -149,7 +149,7 @@ func checkOrder(t *testing.T, objects []source.Object) {
 		if !done[i] {
 			t.Errorf("%s waits for ever: %v", obj.Head(), order)
 		}
-		circle := way(t, obj, objects) != ""
+		circle := cyclePath(t, obj, objects) != ""
 		for _, ref := range obj.Plan().Needs {
 			at := slices.IndexFunc(objects, func(o source.Object) bool { return source.ReferenceTo(o) == ref })
 			if at >= 0 && !circle && !slices.Contains(order[i], at) {

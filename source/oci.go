@@ -90,7 +90,7 @@ func (o *OCIRepository) Plan() Plan {
 		// separately.
 		Suspend: o.Spec.Suspend,
 		Verify:  o.Spec.Verify.provider(),
-		Words:   spelledKind("OCIRepository").words,
+		Words:   kindBySpelling("OCIRepository").words,
 	}
 }
 
@@ -105,7 +105,7 @@ func (v *OCIRepositoryVerification) provider() string {
 // selection returns the selector with defaults; nil selects the same as an empty selector.
 func (s *OCILayerSelector) selection() OCILayerSelector {
 	out := *cmp.Or(s, new(OCILayerSelector))
-	or(&out.Operation, LayerExtract)
+	setDefault(&out.Operation, LayerExtract)
 	return out
 }
 

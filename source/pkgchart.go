@@ -69,7 +69,7 @@ func (c *PkgChart) Plan() Plan {
 		Suspend: c.Spec.Suspend,
 		Verify:  c.Spec.Verify.provider(),
 		Needs:   c.needs(),
-		Words:   spelledKind("PkgChart").words,
+		Words:   kindBySpelling("PkgChart").words,
 	}
 }
 
@@ -85,14 +85,14 @@ func (c *PkgChart) Drift(rev Revision) string {
 // Observe implements [Object].
 func (c *PkgChart) Observe(rev Revision) {
 	c.Status.ObservedSourceArtifactRevision = ""
-	c.see(rev.Inputs)
+	c.observeInputs(rev.Inputs)
 	c.Status.ObservedChartName = chartName(rev)
 	c.Status.ObservedValuesFiles = slices.Clone(c.values(rev))
 }
 
-// see records the artifact of the source as soon as it is known, even if no chart is made from it
+// observeInputs records the artifact of the source as soon as it is known, even if no chart is made from it
 // (reference A14).
-func (c *PkgChart) see(inputs []artifact.Artifact) {
+func (c *PkgChart) observeInputs(inputs []artifact.Artifact) {
 	if len(inputs) > 0 {
 		c.Status.ObservedSourceArtifactRevision = inputs[0].Revision
 	}
@@ -169,7 +169,7 @@ func (c *PkgChart) valuesSource(text string) (ref Reference, within string, err 
 		kind, text, _ = strings.Cut(text, "/")
 	}
 	name, within, found := strings.Cut(text, "/")
-	k := spelledKind(kind)
+	k := kindBySpelling(kind)
 	switch {
 	case k == nil || !slices.Contains(valuesSources, k.name):
 		return ref, "", fmt.Errorf("names a source of kind %s: values come from %s", quote(kind), strings.Join(valuesSources, ", "))
@@ -179,16 +179,16 @@ func (c *PkgChart) valuesSource(text string) (ref Reference, within string, err 
 	if err := document.CheckName(name); err != nil {
 		return ref, "", fmt.Errorf("names a source of which %w", err)
 	}
-	return Reference{k.name, c.Metadata.space(), name}, within, nil
+	return Reference{k.name, c.Metadata.namespace(), name}, within, nil
 }
 
 // Source returns the source that has the chart; ok is false if its kind cannot have charts.
 func (c *PkgChart) Source() (ref Reference, ok bool) {
-	k := spelledKind(c.Spec.SourceRef.Kind)
+	k := kindBySpelling(c.Spec.SourceRef.Kind)
 	if k == nil || !slices.Contains(chartSources, k.name) {
 		return ref, false
 	}
-	return Reference{k.name, c.Metadata.space(), c.Spec.SourceRef.Name}, true
+	return Reference{k.name, c.Metadata.namespace(), c.Spec.SourceRef.Name}, true
 }
 
 // needs returns the sources of the chart, each once: first the one that has the chart, then those
@@ -209,16 +209,16 @@ func (c *PkgChart) needs() []Reference {
 // inTree reports whether the chart is a directory or file of its source, not a chart in a chart
 // repository.
 func (s *PkgChartSpec) inTree() bool {
-	k := spelledKind(s.SourceRef.Kind)
+	k := kindBySpelling(s.SourceRef.Kind)
 	return k != nil && k.name != "PkgRepository"
 }
 
 // releaseGroup is the API group of HelmRelease documents.
 const releaseGroup = "helm.toolkit.fluxcd.io"
 
-// release adds the PkgChart that a cluster makes from spec.chart of a HelmRelease: in the namespace
+// addRelease adds the PkgChart that a cluster makes from spec.chart of a HelmRelease: in the namespace
 // of its source, with the name NAMESPACE-NAME of the release.
-func (d *decoding) release(o document.Object) {
+func (d *streamDecoder) addRelease(o document.Object) {
 	template := o.At("spec", "chart", "spec")
 	if template == nil { // with spec.chartRef, the chart has its own document
 		d.Other(o)
@@ -239,7 +239,7 @@ func (d *decoding) release(o document.Object) {
 	dec := &document.Decoder{Rules: partRules}
 	dec.Decode(o.Node, &r, "")
 	dec.Decode(template, &obj.Spec, "spec.chart.spec")
-	or(&obj.Spec.Interval, r.Spec.Interval)
+	setDefault(&obj.Spec.Interval, r.Spec.Interval)
 	obj.Spec.Suspend = r.Spec.Suspend
 	space := cmp.Or(r.Metadata.Namespace, DefaultNamespace)
 	from := template.StringAt("sourceRef", "namespace")
@@ -249,7 +249,7 @@ func (d *decoding) release(o document.Object) {
 	for _, e := range rules.Errors { // use the position in the release
 		e.Field = strings.Replace(e.Field, "spec.", "spec.chart.spec.", 1)
 	}
-	if d.file(o, ReferenceTo(obj).String(), dec, rules) {
+	if d.register(o, ReferenceTo(obj).String(), dec, rules) {
 		d.set.Objects = append(d.set.Objects, obj)
 	}
 }

@@ -72,7 +72,7 @@ func (p *PkgRepository) Interval() time.Duration {
 
 // Plan implements [Object].
 func (p *PkgRepository) Plan() Plan {
-	return Plan{Timeout: time.Duration(p.Spec.Timeout), Suspend: p.Spec.Suspend, Words: spelledKind("PkgRepository").words}
+	return Plan{Timeout: time.Duration(p.Spec.Timeout), Suspend: p.Spec.Suspend, Words: kindBySpelling("PkgRepository").words}
 }
 
 // Drift implements [Object]. No field of the spec affects the index.
@@ -126,7 +126,7 @@ func (e *ExternalArtifact) Interval() time.Duration {
 
 // Plan implements [Object]. A generated artifact needs its sources.
 func (e *ExternalArtifact) Plan() Plan {
-	p := Plan{Words: spelledKind("ExternalArtifact").words}
+	p := Plan{Words: kindBySpelling("ExternalArtifact").words}
 	if c := e.Composed; c != nil {
 		p.Suspend, p.Words = c.Suspend, Words{Stored: "stored artifact of revision '%s'", Failed: "ReconciliationFailed"}
 		for _, s := range c.Sources {

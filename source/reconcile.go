@@ -100,13 +100,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, obj Object, from Origin) (Re
 	unlock, locked := run.lock(ctx)
 	defer unlock()
 	if err := run.load(ctx); err != nil {
-		run.announce(SeverityError, "ReadOperationFailed", err.Error())
+		run.addEvent(SeverityError, "ReadOperationFailed", err.Error())
 	}
 	run.published, run.url = obj.Artifact(), obj.Common().URL
 	if locked != nil {
 		return run.record(ctx, locked)
 	}
-	return run.record(ctx, run.guarded(ctx))
+	return run.record(ctx, run.runPipeline(ctx))
 }
 
 // A PanicError is a panic of an origin that was recovered, so that one object does not stop the
@@ -125,19 +125,19 @@ func (e *PanicError) Error() string {
 // and record write to the object.
 type run struct {
 	*Reconciler
-	obj   Object
-	from  Origin
-	plan  Plan
-	dir   string // of the object in the store
-	step  Step   // the current step
-	owner bool   // this run holds the lock, so it may save
-	state State  // as saved
-	next  State  // as Resolve returned it
+	obj       Object
+	from      Origin
+	plan      Plan
+	dir       string // of the object in the store
+	step      Step   // the current step
+	holdsLock bool   // this run holds the lock, so it may save
+	state     State  // as saved
+	next      State  // as Resolve returned it
 
 	lost         error               // why the recorded artifact cannot be served
 	published    *artifact.Artifact  // what consumers can fetch: first the last good artifact, later the new one
 	url          string              // status.url of published
-	seen         []artifact.Artifact // artifacts of other sources, by Resolve
+	inputs       []artifact.Artifact // artifacts of other sources, by Resolve
 	resolved     bool                // rev is known
 	rev          Revision
 	content      Content
@@ -162,7 +162,7 @@ func (r *run) lock(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return func() {}, &StepError{StepStore, "AcquireLockFailed", fmt.Errorf("lock %s: %w", r.dir, err)}
 	}
-	r.owner = true
+	r.holdsLock = true
 	return unlock, nil
 }
 
@@ -181,8 +181,8 @@ func (r *run) load(ctx context.Context) error {
 	return nil
 }
 
-// guarded calls advance, recovers panics, and starts again if the origin moves meanwhile.
-func (r *run) guarded(ctx context.Context) (err error) {
+// runPipeline calls advance, recovers panics, and starts again if the origin moves meanwhile.
+func (r *run) runPipeline(ctx context.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = r.failure(r.step, &PanicError{v, debug.Stack()})
@@ -206,7 +206,7 @@ func (r *run) guarded(ctx context.Context) (err error) {
 // The error wraps [ErrInvalid] if a part cannot be a file name.
 func Address(obj Object) (string, error) {
 	head := obj.Head()
-	return Reference{head.Kind, head.Metadata.space(), head.Metadata.Name}.address()
+	return Reference{head.Kind, head.Metadata.namespace(), head.Metadata.Name}.address()
 }
 
 func (r Reference) address() (string, error) {
@@ -228,11 +228,11 @@ func (r *run) failure(step Step, err error) *StepError {
 	switch {
 	case errors.As(err, &chosen):
 		reason = chosen.Reason
-		if _, known := steps[chosen.Step]; known {
+		if _, known := stepConditions[chosen.Step]; known {
 			step = chosen.Step
 		}
 	case errors.Is(err, ErrVerification):
 		step = StepVerify
 	}
-	return &StepError{step, cmp.Or(reason, steps[step].reason, r.plan.Words.Failed, "Failed"), err}
+	return &StepError{step, cmp.Or(reason, stepConditions[step].reason, r.plan.Words.Failed, "Failed"), err}
 }

@@ -13,7 +13,7 @@ import (
 // advance is the pipeline: resolve, stop if nothing changed, otherwise open, verify and store. It
 // collects results in the run, but records nothing.
 func (r *run) advance(ctx context.Context) error {
-	r.check()
+	r.checkStored()
 	if err := r.phase(ctx, StepResolve, r.resolve); err != nil {
 		return err
 	}
@@ -40,8 +40,8 @@ func (r *run) advance(ctx context.Context) error {
 	return r.phase(ctx, StepStore, r.store)
 }
 
-// check checks that the store still has the recorded artifact.
-func (r *run) check() {
+// checkStored checks that the store still has the recorded artifact.
+func (r *run) checkStored() {
 	r.step = StepStore
 	if r.published == nil {
 		return
@@ -50,12 +50,12 @@ func (r *run) check() {
 		r.published, r.url = nil, ""
 		return
 	}
-	r.readdress()
+	r.updateURLs()
 }
 
-// readdress updates the URLs of the published artifact, because the address of the store or the
+// updateURLs updates the URLs of the published artifact, because the address of the store or the
 // version of the document may have changed since it was stored.
-func (r *run) readdress() {
+func (r *run) updateURLs() {
 	a, latest := *r.published, r.plan.Words.Latest
 	a.URL = r.Store.URL(a.Path)
 	moved := a.URL != r.published.URL
@@ -74,7 +74,7 @@ func (r *run) readdress() {
 // resolve resolves the revision of the origin.
 func (r *run) resolve(ctx context.Context) error {
 	rev, state, err := r.from.Resolve(ctx, r.state)
-	r.seen = rev.Inputs
+	r.inputs = rev.Inputs
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (r *run) store(ctx context.Context) error {
 	}
 	a.Revision, a.Metadata = r.rev.ID, r.rev.Metadata
 	if r.report.Emptied {
-		r.report.Notes = append(slices.Clone(r.report.Notes), emptied)
+		r.report.Notes = append(slices.Clone(r.report.Notes), emptiedNote)
 	}
 	if r.report.Found != nil {
 		r.rev.Found = r.report.Found
@@ -161,7 +161,7 @@ func (r *run) store(ctx context.Context) error {
 	return nil
 }
 
-const emptied = "the artifact has no files: the ignore rules leave all of them out; correct spec.ignore or the ignore files of the source"
+const emptiedNote = "the artifact has no files: the ignore rules leave all of them out; correct spec.ignore or the ignore files of the source"
 
 // phase executes one step of the pipeline within spec.timeout. Its error is a *StepError that names
 // the step and says whether it timed out.

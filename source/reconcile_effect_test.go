@@ -25,7 +25,7 @@ func TestEvent(t *testing.T) {
 	g.Metadata.Annotations = map[string]string{
 		"event.toolkit.fluxcd.io/team": "blue", "event.headgate.dev/shift": "night", "other.example.org/x": "y",
 	}
-	r.run(g, at(revision1), source.Stored)
+	r.run(g, originAt(revision1), source.Stored)
 	if len(r.events) != 1 {
 		t.Fatalf("events %s", r.reasons())
 	}
@@ -53,21 +53,21 @@ func TestVerifiedAgain(t *testing.T) {
 	bad := func() (source.Verification, error) { return source.Verification{}, source.ErrVerification }
 	for i, run := range []struct {
 		key        string
-		from       *script
+		from       *scriptedOrigin
 		outcome    source.Outcome
 		status     string
 		generation int64
 	}{
-		{"a", &script{verify: good}, source.Stored, "True", 1},
-		{"a", &script{verify: bad}, source.Unchanged, "True", 1}, // Verify is not called
-		{"b", fails(io.EOF), source.Failed, "True", 1},
-		{"b", &script{verify: bad}, source.Failed, "False", 2},
-		{"b", &script{verify: good}, source.Stored, "True", 2},
-		{"b", &script{verify: bad}, source.Unchanged, "True", 2},
+		{"a", &scriptedOrigin{verify: good}, source.Stored, "True", 1},
+		{"a", &scriptedOrigin{verify: bad}, source.Unchanged, "True", 1}, // Verify is not called
+		{"b", failingOrigin(io.EOF), source.Failed, "True", 1},
+		{"b", &scriptedOrigin{verify: bad}, source.Failed, "False", 2},
+		{"b", &scriptedOrigin{verify: good}, source.Stored, "True", 2},
+		{"b", &scriptedOrigin{verify: bad}, source.Unchanged, "True", 2},
 	} {
 		g := repository()
 		g.Spec.Verify = &source.GitRepositoryVerification{SecretRef: source.LocalReference{Name: run.key}}
-		run.from.rev = at(revision1).rev
+		run.from.rev = originAt(revision1).rev
 		r.run(g, run.from, run.outcome)
 		if c := g.Common().Condition("SourceVerified"); c.Status != run.status || c.ObservedGeneration != run.generation {
 			t.Errorf("run %d: condition %+v, want %s of generation %d", i, c, run.status, run.generation)
@@ -93,7 +93,7 @@ func TestEventSpelling(t *testing.T) {
 		if test.kind != "" {
 			obj = decodeOne(t, "apiVersion: "+test.group+"/v1\nkind: "+test.kind+"\nmetadata: {name: x}\nspec: {url: \"https://h/x\"}\n")
 		}
-		if r.run(obj, fails(io.EOF), source.Failed); r.events[0].InvolvedObject.Kind != test.want {
+		if r.run(obj, failingOrigin(io.EOF), source.Failed); r.events[0].InvolvedObject.Kind != test.want {
 			t.Errorf("%+v: kind %s", test, r.events[0].InvolvedObject.Kind)
 		}
 	}
@@ -103,7 +103,7 @@ func TestEventSpelling(t *testing.T) {
 func TestMessagesArePresentable(t *testing.T) {
 	r := newFixture(t)
 	text := "get https://user:hunter2@git.example.org/x?sig=hunter3: \x1b[31mno\n\xff token hunter4 " + strings.Repeat("é", 30000)
-	from := fails(errors.New(text))
+	from := failingOrigin(errors.New(text))
 	from.secrets = []string{"hunter4"}
 	g := repository()
 	err := r.run(g, from, source.Failed)
@@ -128,8 +128,8 @@ func TestMessagesArePresentable(t *testing.T) {
 func TestStatic(t *testing.T) {
 	r := newFixture(t)
 	stored, static := repository(), repository()
-	r.run(stored, at(revision1), source.Stored)
-	r.run(static, new(script), source.Unchanged)
+	r.run(stored, originAt(revision1), source.Stored)
+	r.run(static, new(scriptedOrigin), source.Unchanged)
 	if c := conditions(static); c != "" || static.Artifact() != nil || static.Status.URL != "" || len(r.events) != 0 {
 		t.Errorf("conditions %q, artifact %+v, events %s", c, static.Artifact(), r.reasons())
 	}
@@ -144,9 +144,9 @@ func TestReaddress(t *testing.T) {
 		return g
 	}
 	old := repository()
-	r.run(old, at(revision1), source.Stored)
+	r.run(old, originAt(revision1), source.Stored)
 	g := beta()
-	r.run(g, at(revision1), source.Unchanged)
+	r.run(g, originAt(revision1), source.Unchanged)
 	if want := "http://store.example/gitrepository/apps/sample/latest.tar.gz"; g.Status.URL != want || old.Status.URL != "" {
 		t.Errorf("status.url %q, want %q", g.Status.URL, want)
 	}
@@ -156,7 +156,7 @@ func TestReaddress(t *testing.T) {
 	}
 	defer r.Store.Close()
 	g = beta()
-	r.run(g, at(revision1), source.Unchanged)
+	r.run(g, originAt(revision1), source.Unchanged)
 	if want := "https://moved.example/files/"; !strings.HasPrefix(g.Status.URL, want) || !strings.HasPrefix(g.Artifact().URL, want) {
 		t.Errorf("status.url %q, artifact %q", g.Status.URL, g.Artifact().URL)
 	}
@@ -166,7 +166,7 @@ func TestReaddress(t *testing.T) {
 		t.Errorf("status.url serves %d %q", rec.Code, rec.Body)
 	}
 	again := repository()
-	if r.run(again, at(revision1), source.Unchanged); again.Status.URL != "" {
+	if r.run(again, originAt(revision1), source.Unchanged); again.Status.URL != "" {
 		t.Errorf("status.url %q under v1", again.Status.URL)
 	}
 }
@@ -174,41 +174,41 @@ func TestReaddress(t *testing.T) {
 func TestLostArtifact(t *testing.T) {
 	r := newFixture(t)
 	g := repository()
-	r.run(g, at(revision1), source.Stored)
+	r.run(g, originAt(revision1), source.Stored)
 	file := filepath.Join(r.dir, filepath.FromSlash(g.Artifact().Path))
 	must(t, os.Remove(file))
 	r.reasons()
-	r.run(repository(), at(revision1), source.Stored)
+	r.run(repository(), originAt(revision1), source.Stored)
 	if got := r.reasons(); strings.Contains(got, "error/") || strings.Contains(got, "info/") {
 		t.Errorf("events %s about an artifact that consumers know", got)
 	}
 	must(t, os.WriteFile(file, []byte("damaged"), 0o600))
-	r.run(repository(), at(revision1), source.Stored)
+	r.run(repository(), originAt(revision1), source.Stored)
 	if got := r.reasons(); !strings.Contains(got, "error/ArtifactVerificationFailed") || strings.Contains(got, "info/") {
 		t.Errorf("events %s", got)
 	}
 	must(t, os.Remove(file))
 	lost := repository()
-	r.run(lost, fails(io.EOF), source.Failed)
+	r.run(lost, failingOrigin(io.EOF), source.Failed)
 	if got := conditions(lost); lost.Artifact() != nil || got != "Ready=False/GitOperationFailed Reconciling=True/ProgressingWithRetry FetchFailed=True/GitOperationFailed" {
 		t.Errorf("artifact %+v, conditions %s", lost.Artifact(), got)
 	}
 	testenv.Equal(t, lost.Common().Condition("Reconciling").Message, "building artifact: disappeared from storage", "message of Reconciling")
 	testenv.Equal(t, r.reasons(), "error/GitOperationFailed", "events")
-	r.run(repository(), at(revision1), source.Stored)
+	r.run(repository(), originAt(revision1), source.Stored)
 	testenv.Equal(t, r.reasons(), "info/NewArtifact", "events")
 }
 
 // A saved status that cannot be read is reported by an event and written again.
 func TestUnreadableStatus(t *testing.T) {
 	r := newFixture(t)
-	r.run(repository(), at(revision1), source.Stored)
+	r.run(repository(), originAt(revision1), source.Stored)
 	r.Load = func(context.Context, source.Object) (source.State, error) { return nil, io.ErrUnexpectedEOF }
-	r.run(repository(), at(revision1), source.Stored)
+	r.run(repository(), originAt(revision1), source.Stored)
 	testenv.Equal(t, r.reasons(), "error/ReadOperationFailed info/NewArtifact", "events")
 	g := repository()
 	g.Spec.Suspend = true
-	testenv.ErrorIs(t, r.run(g, at(revision1), source.Suspended), io.ErrUnexpectedEOF, "suspended")
+	testenv.ErrorIs(t, r.run(g, originAt(revision1), source.Suspended), io.ErrUnexpectedEOF, "suspended")
 }
 
 func TestPruneFails(t *testing.T) {
@@ -223,7 +223,7 @@ func TestPruneFails(t *testing.T) {
 			}
 		}
 	}
-	r.run(repository(), at(revision1), source.Stored)
+	r.run(repository(), originAt(revision1), source.Stored)
 	testenv.Equal(t, r.reasons(), "info/NewArtifact error/GarbageCollectionFailed", "events")
 }
 
@@ -232,7 +232,7 @@ func TestRequests(t *testing.T) {
 	r := newFixture(t)
 	g := repository()
 	g.Metadata.Annotations = map[string]string{"reconcile.fluxcd.io/requestedAt": "1", "reconcile.headgate.dev/requestedAt": "2"}
-	r.run(g, at(revision1), source.Stored)
+	r.run(g, originAt(revision1), source.Stored)
 	testenv.Equal(t, g.Status.LastHandledReconcileAt, "2", "lastHandledReconcileAt")
 }
 
@@ -241,12 +241,12 @@ func TestBareReconciler(t *testing.T) {
 	r := source.Reconciler{Store: newFixture(t).Store}
 	g := repository()
 	for _, want := range []source.Outcome{source.Stored, source.Unchanged} {
-		result, err := r.Reconcile(t.Context(), g, at(revision1))
+		result, err := r.Reconcile(t.Context(), g, originAt(revision1))
 		if err != nil || result.Outcome != want || result.After != time.Hour {
 			t.Errorf("result %+v, error %v; want %q", result, err, want)
 		}
 	}
-	if _, err := r.Reconcile(t.Context(), g, fails(io.EOF)); err == nil || g.Artifact() == nil {
+	if _, err := r.Reconcile(t.Context(), g, failingOrigin(io.EOF)); err == nil || g.Artifact() == nil {
 		t.Errorf("error %v, artifact %+v", err, g.Artifact())
 	}
 }
@@ -270,17 +270,17 @@ func TestMinimalKind(t *testing.T) {
 	r := newFixture(t)
 	obj := new(minimalObject)
 	obj.Kind, obj.Metadata.Name = "Minimal", "sample"
-	odd := fails(&source.StepError{Step: "dance", Err: io.EOF})
+	odd := failingOrigin(&source.StepError{Step: "dance", Err: io.EOF})
 	r.run(obj, odd, source.Failed)
 	testenv.Equal(t, conditions(obj), "Ready=False/Failed Reconciling=True/ProgressingWithRetry FetchFailed=True/Failed", "conditions")
 	r.Load, r.Save = nil, nil
-	r.run(obj, at(revision1), source.Stored)
+	r.run(obj, originAt(revision1), source.Stored)
 	if e := r.events[0]; e.InvolvedObject.Namespace != "default" || !strings.HasPrefix(obj.Artifact().Path, "minimal/default/sample/") {
 		t.Errorf("event %+v, artifact %+v", e, obj.Artifact())
 	}
 	testenv.Equal(t, obj.common.Condition("Ready").Message, "stored artifact: revision '"+revision1+"'", "message")
 	r.Save = func(context.Context, source.Object, source.State) error { return io.ErrShortWrite }
-	r.run(obj, at(revision2), source.Failed)
+	r.run(obj, originAt(revision2), source.Failed)
 	testenv.Equal(t, obj.Artifact().Revision, revision1, "artifact")
 }
 
@@ -303,7 +303,7 @@ func TestRetryAfter(t *testing.T) {
 		{fmt.Errorf("%w: %w", source.ErrWaiting, retryAfterError(time.Minute)), 30 * time.Second},
 		{fmt.Errorf("%w: %w", source.ErrInvalid, retryAfterError(time.Minute)), 0},
 	} {
-		result, err := newFixture(t).Reconcile(t.Context(), repository(), fails(c.err))
+		result, err := newFixture(t).Reconcile(t.Context(), repository(), failingOrigin(c.err))
 		if err == nil || result.After != c.after {
 			t.Errorf("%v, %v: next run after %v, want %v", c.err, err, result.After, c.after)
 		}

@@ -15,11 +15,11 @@ import (
 )
 
 func TestSaveFails(t *testing.T) {
-	for name, next := range map[string]*script{"after success": at(revision2), "after failure": fails(io.EOF)} {
+	for name, next := range map[string]*scriptedOrigin{"after success": originAt(revision2), "after failure": failingOrigin(io.EOF)} {
 		t.Run(name, func(t *testing.T) {
 			r := newFixture(t)
 			before := repository()
-			r.run(before, at(revision1), source.Stored)
+			r.run(before, originAt(revision1), source.Stored)
 			r.Save = func(context.Context, source.Object, source.State) error { return io.ErrShortWrite }
 			g := repository()
 			g.Spec.Ignore = new("*.md")
@@ -34,7 +34,7 @@ func TestSaveFails(t *testing.T) {
 				t.Errorf("artifact %v, events %s", err, r.reasons())
 			}
 			r.Save = r.ledger.Save
-			r.run(repository(), at(revision2), source.Stored)
+			r.run(repository(), originAt(revision2), source.Stored)
 		})
 	}
 }
@@ -74,7 +74,7 @@ func TestStorageFailures(t *testing.T) {
 			if row.block != nil {
 				row.block(r)
 			}
-			err := r.run(g, at(revision1), row.outcome)
+			err := r.run(g, originAt(revision1), row.outcome)
 			c := g.Common().Condition(source.StorageOperationFailedCondition)
 			if err == nil || c.Status != "True" || c.Reason != row.reason || g.Artifact() != nil || saved != row.saved {
 				t.Errorf("error %v, condition %+v, artifact %+v, saved %v", err, c, g.Artifact(), saved)
@@ -88,11 +88,11 @@ func TestStorageFailures(t *testing.T) {
 func TestLockFailureKeepsArtifact(t *testing.T) {
 	r := newFixture(t)
 	g := repository()
-	r.run(g, at(revision1), source.Stored)
+	r.run(g, originAt(revision1), source.Stored)
 	locks := filepath.Join(r.dir, ".store", "object", "gitrepository")
 	must(t, errors.Join(os.RemoveAll(locks), os.WriteFile(locks, nil, 0o600)))
 	again := repository()
-	r.run(again, at(revision2), source.Failed)
+	r.run(again, originAt(revision2), source.Failed)
 	if again.Artifact() == nil || again.Artifact().Path != g.Artifact().Path {
 		t.Errorf("artifact %+v", again.Artifact())
 	}
@@ -100,11 +100,11 @@ func TestLockFailureKeepsArtifact(t *testing.T) {
 
 func TestPanics(t *testing.T) {
 	boom := func(context.Context) error { panic("remote data") }
-	rows := map[string]*script{
+	rows := map[string]*scriptedOrigin{
 		"FetchFailed/resolve":            {resolve: boom},
-		"FetchFailed/open":               {rev: at(revision1).rev, open: boom},
-		"SourceVerified/verify":          {rev: at(revision1).rev, verify: func() (source.Verification, error) { panic("remote data") }},
-		"StorageOperationFailed/writing": {rev: at(revision1).rev, write: func(io.Writer) (source.Report, error) { panic("remote data") }},
+		"FetchFailed/open":               {rev: originAt(revision1).rev, open: boom},
+		"SourceVerified/verify":          {rev: originAt(revision1).rev, verify: func() (source.Verification, error) { panic("remote data") }},
+		"StorageOperationFailed/writing": {rev: originAt(revision1).rev, write: func(io.Writer) (source.Report, error) { panic("remote data") }},
 	}
 	for name, from := range rows {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestPanics(t *testing.T) {
 			}
 			temp, _ := filepath.Glob(filepath.Join(r.dir, ".store/tmp/*"))
 			testenv.Equal(t, len(temp), 0, "files left behind")
-			r.run(g, at(revision1), source.Stored) // the lock was released
+			r.run(g, originAt(revision1), source.Stored) // the lock was released
 		})
 	}
 }

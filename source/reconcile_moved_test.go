@@ -17,38 +17,38 @@ func TestMoved(t *testing.T) {
 	moved := fmt.Errorf("object a: %w", source.ErrMoved)
 	for _, test := range []struct {
 		name  string
-		phase func(s *script, move func() error) // must fail if move fails
+		phase func(s *scriptedOrigin, move func() error) // must fail if move fails
 		moves int
 		want  source.Outcome
 	}{
-		{"not", func(*script, func() error) {}, 0, source.Stored},
-		{"while it is resolved", func(s *script, move func() error) {
+		{"not", func(*scriptedOrigin, func() error) {}, 0, source.Stored},
+		{"while it is resolved", func(s *scriptedOrigin, move func() error) {
 			s.resolve = func(context.Context) error { return move() }
 		}, 2, source.Stored},
-		{"while it is opened", func(s *script, move func() error) {
+		{"while it is opened", func(s *scriptedOrigin, move func() error) {
 			s.open = func(context.Context) error { return move() }
 		}, 2, source.Stored},
-		{"while it is written", func(s *script, move func() error) {
+		{"while it is written", func(s *scriptedOrigin, move func() error) {
 			s.write = func(w io.Writer) (source.Report, error) {
 				_, err := io.WriteString(w, "content of "+s.rev.ID)
 				return source.Report{}, errors.Join(err, move())
 			}
 		}, 2, source.Stored},
-		{"for ever", func(s *script, move func() error) {
+		{"for ever", func(s *scriptedOrigin, move func() error) {
 			s.write = func(io.Writer) (source.Report, error) {
 				return source.Report{}, &source.StepError{Step: source.StepFetch, Reason: "BucketOperationFailed", Err: move()}
 			}
 		}, 9, source.Failed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r, g, from := newFixture(t), repository(), at(revision1)
+			r, g, from := newFixture(t), repository(), originAt(revision1)
 			moves := 0
 			test.phase(from, func() error {
 				if moves == test.moves {
 					return nil
 				}
 				moves++
-				from.rev = at(revision2).rev
+				from.rev = originAt(revision2).rev
 				return moved
 			})
 			err := r.run(g, from, test.want)
@@ -73,7 +73,7 @@ func TestMoved(t *testing.T) {
 
 // A run is not repeated after its context was cancelled.
 func TestMovedAndCancelled(t *testing.T) {
-	r, from, tries := newFixture(t), at(revision1), 0
+	r, from, tries := newFixture(t), originAt(revision1), 0
 	ctx, cancel := context.WithCancel(t.Context())
 	from.resolve = func(context.Context) error {
 		tries++

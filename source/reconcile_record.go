@@ -26,12 +26,12 @@ func (r *run) record(ctx context.Context, err error) (Result, error) {
 	errors.As(err, &failed)
 	ctx = context.WithoutCancel(ctx) // stored artifacts must be recorded
 	before := Clone(r.obj)
-	r.write(failed)
+	r.writeStatus(failed)
 	if err := r.save(ctx, failed); err != nil {
 		SetStatus(r.obj, before)
-		failed = unsaved(err, failed)
+		failed = saveFailure(err, failed)
 		r.events = nil
-		r.announce(SeverityError, failed.Reason, failed.Error())
+		r.addEvent(SeverityError, failed.Reason, failed.Error())
 	}
 	if r.Emit != nil {
 		r.emit()
@@ -39,7 +39,7 @@ func (r *run) record(ctx context.Context, err error) (Result, error) {
 	if failed != nil {
 		v := judge(failed)
 		failed.Err = Conceal(failed.Err, r.from)
-		return Result{Outcome: v.outcome, After: r.again(failed, v), Why: r.why}, failed
+		return Result{Outcome: v.outcome, After: r.retryAfter(failed, v), Why: r.why}, failed
 	}
 	r.prune()
 	if !r.stored {
@@ -55,9 +55,9 @@ func (r *run) record(ctx context.Context, err error) (Result, error) {
 	}, nil
 }
 
-// again returns how long to wait after a failure: at least as long as the upstream asks for, but at
+// retryAfter returns how long to wait after a failure: at least as long as the upstream asks for, but at
 // most the interval.
-func (r *run) again(failed *StepError, v verdict) time.Duration {
+func (r *run) retryAfter(failed *StepError, v verdict) time.Duration {
 	busy, told := errors.AsType[interface {
 		error
 		RetryAfter() time.Duration
@@ -76,11 +76,11 @@ func digestOf(obj Object) string {
 	return ""
 }
 
-// write updates the status of the object and adds the events about it.
-func (r *run) write(failed *StepError) {
+// writeStatus updates the status of the object and adds the events about it.
+func (r *run) writeStatus(failed *StepError) {
 	status, head := r.obj.Common(), r.obj.Head()
 	if r.Emit != nil {
-		r.note(failed)
+		r.addOutcomeEvents(failed)
 	}
 	conditions := r.conditions(failed)
 	if static := failed == nil && r.rev.ID == ""; static {
@@ -89,7 +89,7 @@ func (r *run) write(failed *StepError) {
 			conditions = r.set(ReadyCondition, "True", "Succeeded", r.rev.Ready)
 		}
 	}
-	status.Conditions = merged(status.Conditions, conditions, head.Metadata.Generation, r.now())
+	status.Conditions = mergeConditions(status.Conditions, conditions, head.Metadata.Generation, r.now())
 	switch {
 	case failed == nil || judge(failed).outcome == Stalled:
 		status.ObservedGeneration = head.Metadata.Generation
@@ -103,37 +103,37 @@ func (r *run) write(failed *StepError) {
 	if r.stored {
 		r.obj.Observe(r.rev)
 	}
-	if obj, ok := r.obj.(interface{ see([]artifact.Artifact) }); ok && r.seen != nil {
-		obj.see(r.seen)
+	if obj, ok := r.obj.(interface{ observeInputs([]artifact.Artifact) }); ok && r.inputs != nil {
+		obj.observeInputs(r.inputs)
 	}
 }
 
-// note adds the events that describe how the run ended (reference A3).
-func (r *run) note(failed *StepError) {
+// addOutcomeEvents adds the events that describe how the run ended (reference A3).
+func (r *run) addOutcomeEvents(failed *StepError) {
 	before := r.obj.Common()
 	if r.lost != nil && !errors.Is(r.lost, fs.ErrNotExist) { // a new volume lacks all artifacts
-		r.announce(SeverityError, "ArtifactVerificationFailed", fmt.Sprintf("artifact %s is damaged: %v", before.Artifact.Path, r.lost))
+		r.addEvent(SeverityError, "ArtifactVerificationFailed", fmt.Sprintf("artifact %s is damaged: %v", before.Artifact.Path, r.lost))
 	}
 	switch {
 	case failed != nil:
-		r.announce(judge(failed).severity, failed.Reason, failed.Error())
+		r.addEvent(judge(failed).severity, failed.Reason, failed.Error())
 	case r.rev.ID == "":
 	case r.stored && (before.Artifact == nil || before.Artifact.Digest != r.published.Digest):
-		r.announce(SeverityInfo, cmp.Or(r.report.Reason, "NewArtifact"), cmp.Or(r.report.Message, r.storedMessage()))
+		r.addEvent(SeverityInfo, cmp.Or(r.report.Reason, "NewArtifact"), cmp.Or(r.report.Message, r.storedMessage()))
 		if r.report.Emptied {
-			r.announce(SeverityError, "EmptyArtifact", emptied)
+			r.addEvent(SeverityError, "EmptyArtifact", emptiedNote)
 		}
 	case before.Condition(ReadyCondition).Status == "False":
-		c := r.storing()[0] // the message from when it was stored
-		r.announce(SeverityInfo, c.Reason, c.Message)
+		c := r.storedCondition()[0] // the message from when it was stored
+		r.addEvent(SeverityInfo, c.Reason, c.Message)
 	default:
-		r.announce(SeverityTrace, "ArtifactUpToDate", fmt.Sprintf("artifact is up to date with revision '%s'", r.rev.ID))
+		r.addEvent(SeverityTrace, "ArtifactUpToDate", fmt.Sprintf("artifact is up to date with revision '%s'", r.rev.ID))
 	}
 }
 
 // save saves the status and its state durably.
 func (r *run) save(ctx context.Context, failed *StepError) error {
-	if r.Save == nil || !r.owner {
+	if r.Save == nil || !r.holdsLock {
 		return nil
 	}
 	if failed == nil {
@@ -150,8 +150,8 @@ func (r *run) save(ctx context.Context, failed *StepError) error {
 	return nil
 }
 
-// unsaved returns the failure of a run whose result could not be saved.
-func unsaved(err error, failed *StepError) *StepError {
+// saveFailure returns the failure of a run whose result could not be saved.
+func saveFailure(err error, failed *StepError) *StepError {
 	if failed != nil {
 		err = fmt.Errorf("%w, after: %v", err, failed)
 	}
@@ -170,7 +170,7 @@ func (r *run) prune() {
 	}
 	if err != nil && r.Emit != nil {
 		r.events = nil
-		r.announce(SeverityError, "GarbageCollectionFailed", fmt.Sprintf("remove superseded artifacts: %v", err))
+		r.addEvent(SeverityError, "GarbageCollectionFailed", fmt.Sprintf("remove superseded artifacts: %v", err))
 		r.emit()
 	}
 }

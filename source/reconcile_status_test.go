@@ -22,7 +22,7 @@ func TestSettledStatus(t *testing.T) {
 	g.Metadata.Generation = 3
 	g.Metadata.Annotations = map[string]string{"reconcile.fluxcd.io/requestedAt": "2026-07-22T10:00:00Z"}
 	g.Spec.Ignore = new("/docs\n")
-	r.run(g, at(revision1), source.Stored)
+	r.run(g, originAt(revision1), source.Stored)
 	got, err := json.MarshalIndent(g.Status, "", " ")
 	must(t, err)
 	a := g.Artifact()
@@ -68,101 +68,101 @@ func TestConditions(t *testing.T) {
 		g.Spec.Verify = &source.GitRepositoryVerification{Mode: "HEAD"}
 	}
 	ignoring := func(g *source.GitRepository) { g.Spec.Ignore = new("*.md") }
-	inputs := func(s *script, digest string) *script {
+	inputs := func(s *scriptedOrigin, digest string) *scriptedOrigin {
 		s.rev.Inputs = []artifact.Artifact{{Revision: "r", Digest: digest}}
 		return s
 	}
-	good := func(s *script) *script {
+	good := func(s *scriptedOrigin) *scriptedOrigin {
 		s.verify = func() (source.Verification, error) {
 			return source.Verification{Mode: "HEAD", Message: "verified signature of commit"}, nil
 		}
 		return s
 	}
-	refused := func(s *script) *script {
+	refused := func(s *scriptedOrigin) *scriptedOrigin {
 		s.verify = func() (source.Verification, error) {
 			return source.Verification{}, &source.StepError{Reason: "InvalidCommitSignature", Err: source.ErrVerification}
 		}
 		return s
 	}
-	audited := func(s *script) *script {
+	audited := func(s *scriptedOrigin) *scriptedOrigin {
 		s.verify = func() (source.Verification, error) {
 			return source.Verification{Level: "audit", Ignored: true}, nil
 		}
 		return s
 	}
-	retrusted := func(s *script) *script {
+	retrusted := func(s *scriptedOrigin) *scriptedOrigin {
 		s.rev.Reverify = true
 		return s
 	}
-	unopened := func(s *script) *script {
+	unopened := func(s *scriptedOrigin) *scriptedOrigin {
 		s.open = func(context.Context) error { return io.ErrUnexpectedEOF }
 		return s
 	}
 	rows := []struct {
 		name    string
 		edit    func(*source.GitRepository)
-		from    *script
+		from    *scriptedOrigin
 		outcome source.Outcome
 		want    string // conditions
 		message string // of Reconciling, if present
 		events  string
 	}{
-		{"first failure", plain, fails(fs.ErrNotExist), source.Failed,
+		{"first failure", plain, failingOrigin(fs.ErrNotExist), source.Failed,
 			"Ready=False/GitOperationFailed Reconciling=True/ProgressingWithRetry FetchFailed=True/GitOperationFailed",
 			"building artifact", "error/GitOperationFailed"},
-		{"stalled", plain, fails(fmt.Errorf("bad: %w", source.ErrInvalid)), source.Stalled,
+		{"stalled", plain, failingOrigin(fmt.Errorf("bad: %w", source.ErrInvalid)), source.Stalled,
 			"Ready=False/GitOperationFailed Stalled=True/GitOperationFailed FetchFailed=True/GitOperationFailed", "", "error/GitOperationFailed"},
-		{"waiting", plain, fails(&source.StepError{Step: source.StepInclude, Reason: "NoArtifact", Err: source.ErrWaiting}), source.Waiting,
+		{"waiting", plain, failingOrigin(&source.StepError{Step: source.StepInclude, Reason: "NoArtifact", Err: source.ErrWaiting}), source.Waiting,
 			"Ready=False/NoArtifact Reconciling=True/ProgressingWithRetry IncludeUnavailable=True/NoArtifact",
 			"building artifact", "info/NoArtifact"},
-		{"stored", plain, at(revision1), source.Stored, ready, "", "info/NewArtifact"},
-		{"unchanged", plain, at(revision1), source.Unchanged, ready, "", "trace/ArtifactUpToDate"},
-		{"resolve fails", plain, fails(io.EOF), source.Failed,
+		{"stored", plain, originAt(revision1), source.Stored, ready, "", "info/NewArtifact"},
+		{"unchanged", plain, originAt(revision1), source.Unchanged, ready, "", "trace/ArtifactUpToDate"},
+		{"resolve fails", plain, failingOrigin(io.EOF), source.Failed,
 			"Ready=False/GitOperationFailed Reconciling=True/ProgressingWithRetry FetchFailed=True/GitOperationFailed ArtifactInStorage=True/Succeeded",
 			"reconciliation in progress", "error/GitOperationFailed"},
-		{"recovered", plain, at(revision1), source.Unchanged, ready, "", "info/Succeeded"},
-		{"new revision cannot be fetched", plain, unopened(at(revision2)), source.Failed,
+		{"recovered", plain, originAt(revision1), source.Unchanged, ready, "", "info/Succeeded"},
+		{"new revision cannot be fetched", plain, unopened(originAt(revision2)), source.Failed,
 			"Ready=False/GitOperationFailed Reconciling=True/ProgressingWithRetry FetchFailed=True/GitOperationFailed ArtifactOutdated=True/NewRevision ArtifactInStorage=True/Succeeded",
 			"building artifact: new upstream revision '" + revision2 + "'", "error/GitOperationFailed"},
-		{"still outdated", plain, fails(io.EOF), source.Failed,
+		{"still outdated", plain, failingOrigin(io.EOF), source.Failed,
 			"Ready=False/GitOperationFailed Reconciling=True/ProgressingWithRetry FetchFailed=True/GitOperationFailed ArtifactOutdated=True/NewRevision ArtifactInStorage=True/Succeeded",
 			"reconciliation in progress", "error/GitOperationFailed"},
-		{"upstream is back where it was", plain, at(revision1), source.Unchanged, ready, "", "info/Succeeded"},
-		{"new spec cannot be fetched", ignoring, unopened(at(revision1)), source.Failed,
+		{"upstream is back where it was", plain, originAt(revision1), source.Unchanged, ready, "", "info/Succeeded"},
+		{"new spec cannot be fetched", ignoring, unopened(originAt(revision1)), source.Failed,
 			"Ready=False/GitOperationFailed Reconciling=True/ProgressingWithRetry FetchFailed=True/GitOperationFailed ArtifactOutdated=True/NewConfiguration ArtifactInStorage=True/Succeeded",
 			"building artifact: the spec differs from that of the artifact in storage", "error/GitOperationFailed"},
-		{"new spec", ignoring, at(revision1), source.Stored, ready, "", "info/Succeeded"},
-		{"new include", ignoring, unopened(inputs(at(revision1), "sha256:1")), source.Failed,
+		{"new spec", ignoring, originAt(revision1), source.Stored, ready, "", "info/Succeeded"},
+		{"new include", ignoring, unopened(inputs(originAt(revision1), "sha256:1")), source.Failed,
 			"Ready=False/GitOperationFailed Reconciling=True/ProgressingWithRetry FetchFailed=True/GitOperationFailed ArtifactOutdated=True/IncludeChange ArtifactInStorage=True/Succeeded",
 			"building artifact: included artifacts differ from those of the artifact in storage", "error/GitOperationFailed"},
-		{"changed spec, but no answer", verified, fails(io.EOF), source.Failed,
+		{"changed spec, but no answer", verified, failingOrigin(io.EOF), source.Failed,
 			"Ready=False/GitOperationFailed Reconciling=True/ProgressingWithRetry FetchFailed=True/GitOperationFailed ArtifactOutdated=True/IncludeChange ArtifactInStorage=True/Succeeded",
 			"processing object: new generation 2 -> 3", "error/GitOperationFailed"},
-		{"verified", verified, good(at(revision1)), source.Stored,
+		{"verified", verified, good(originAt(revision1)), source.Stored,
 			"Ready=True/Succeeded SourceVerified=True/Succeeded ArtifactInStorage=True/Succeeded", "", "info/Succeeded"},
-		{"not verified again", verified, refused(at(revision1)), source.Unchanged,
+		{"not verified again", verified, refused(originAt(revision1)), source.Unchanged,
 			"Ready=True/Succeeded SourceVerified=True/Succeeded ArtifactInStorage=True/Succeeded", "", "trace/ArtifactUpToDate"},
-		{"fetch fails", verified, unopened(at(revision2)), source.Failed,
+		{"fetch fails", verified, unopened(originAt(revision2)), source.Failed,
 			"Ready=False/GitOperationFailed Reconciling=True/ProgressingWithRetry FetchFailed=True/GitOperationFailed SourceVerified=True/Succeeded ArtifactOutdated=True/NewRevision ArtifactInStorage=True/Succeeded",
 			"building artifact: new upstream revision '" + revision2 + "'", "error/GitOperationFailed"},
-		{"refused", verified, refused(at(revision2)), source.Failed,
+		{"refused", verified, refused(originAt(revision2)), source.Failed,
 			"Ready=False/InvalidCommitSignature Reconciling=True/ProgressingWithRetry SourceVerified=False/InvalidCommitSignature ArtifactOutdated=True/NewRevision ArtifactInStorage=True/Succeeded",
 			"building artifact: new upstream revision '" + revision2 + "'", "error/InvalidCommitSignature"},
-		{"old revision is verified anew", verified, refused(at(revision1)), source.Failed,
+		{"old revision is verified anew", verified, refused(originAt(revision1)), source.Failed,
 			"Ready=False/InvalidCommitSignature Reconciling=True/ProgressingWithRetry SourceVerified=False/InvalidCommitSignature ArtifactInStorage=True/Succeeded",
 			"reconciliation in progress", "error/InvalidCommitSignature"},
-		{"nothing checked", verified, at(revision2), source.Failed,
+		{"nothing checked", verified, originAt(revision2), source.Failed,
 			"Ready=False/VerificationError Reconciling=True/ProgressingWithRetry SourceVerified=False/VerificationError ArtifactOutdated=True/NewRevision ArtifactInStorage=True/Succeeded",
 			"building artifact: new upstream revision '" + revision2 + "'", "error/VerificationError"},
-		{"no longer asked for", plain, at(revision2), source.Stored, ready, "", "info/NewArtifact"},
-		{"let pass", verified, audited(at(revision1)), source.Stored,
+		{"no longer asked for", plain, originAt(revision2), source.Stored, ready, "", "info/NewArtifact"},
+		{"let pass", verified, audited(originAt(revision1)), source.Stored,
 			"Ready=True/Succeeded SourceVerified=Unknown/VerificationIgnored ArtifactInStorage=True/Succeeded", "", "info/NewArtifact"},
-		{"not let pass again", verified, refused(at(revision1)), source.Unchanged,
+		{"not let pass again", verified, refused(originAt(revision1)), source.Unchanged,
 			"Ready=True/Succeeded SourceVerified=Unknown/VerificationIgnored ArtifactInStorage=True/Succeeded", "", "trace/ArtifactUpToDate"},
-		{"let pass, then no answer", verified, fails(io.EOF), source.Failed,
+		{"let pass, then no answer", verified, failingOrigin(io.EOF), source.Failed,
 			"Ready=False/GitOperationFailed Reconciling=True/ProgressingWithRetry FetchFailed=True/GitOperationFailed SourceVerified=Unknown/VerificationIgnored ArtifactInStorage=True/Succeeded",
 			"reconciliation in progress", "error/GitOperationFailed"},
-		{"other keys", verified, good(retrusted(at(revision1))), source.Stored,
+		{"other keys", verified, good(retrusted(originAt(revision1))), source.Stored,
 			"Ready=True/Succeeded SourceVerified=True/Succeeded ArtifactInStorage=True/Succeeded", "", "info/Succeeded"},
 	}
 	r := newFixture(t)
@@ -193,11 +193,11 @@ func TestTransitionTimes(t *testing.T) {
 	}
 	r.Load, r.Save = nil, nil
 	g.Status.Conditions = []source.Condition{foreign}
-	r.run(g, at(revision1), source.Stored)
+	r.run(g, originAt(revision1), source.Stored)
 	stored := r.clock.Truncate(time.Second)
-	r.run(g, fails(io.EOF), source.Failed)
+	r.run(g, failingOrigin(io.EOF), source.Failed)
 	failed := r.clock.Truncate(time.Second)
-	r.run(g, fails(io.ErrUnexpectedEOF), source.Failed)
+	r.run(g, failingOrigin(io.ErrUnexpectedEOF), source.Failed)
 	got := times()
 	for kind, want := range map[string]time.Time{"Ready": failed, "FetchFailed": failed, "Reconciling": failed, "ArtifactInStorage": stored} {
 		if !got[kind].Equal(want) {
@@ -205,7 +205,7 @@ func TestTransitionTimes(t *testing.T) {
 		}
 	}
 	testenv.Equal(t, g.Common().Condition("FetchFailed").Message, "unexpected EOF", "message")
-	r.run(g, at(revision1), source.Unchanged)
+	r.run(g, originAt(revision1), source.Unchanged)
 	if got := times()["Ready"]; !got.Equal(r.clock.Truncate(time.Second)) {
 		t.Errorf("Ready turned at %v", got)
 	}

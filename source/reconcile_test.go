@@ -14,8 +14,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A script is an origin and its content; a test may replace each step.
-type script struct {
+// A scriptedOrigin is an origin and its content; a test may replace each step.
+type scriptedOrigin struct {
 	rev     source.Revision
 	resolve func(context.Context) error
 	open    func(context.Context) error
@@ -27,7 +27,7 @@ type script struct {
 	closed  int
 }
 
-func (s *script) Resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
+func (s *scriptedOrigin) Resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
 	if s.last = last; s.resolve != nil {
 		if err := s.resolve(ctx); err != nil {
 			return source.Revision{Inputs: s.rev.Inputs}, nil, err
@@ -36,7 +36,7 @@ func (s *script) Resolve(ctx context.Context, last source.State) (source.Revisio
 	return s.rev, s.next, nil
 }
 
-func (s *script) Open(ctx context.Context, _ source.Revision) (source.Content, error) {
+func (s *scriptedOrigin) Open(ctx context.Context, _ source.Revision) (source.Content, error) {
 	if s.open != nil {
 		if err := s.open(ctx); err != nil {
 			return nil, err
@@ -45,14 +45,14 @@ func (s *script) Open(ctx context.Context, _ source.Revision) (source.Content, e
 	return s, nil
 }
 
-func (s *script) Verify(context.Context) (source.Verification, error) {
+func (s *scriptedOrigin) Verify(context.Context) (source.Verification, error) {
 	if s.verify != nil {
 		return s.verify()
 	}
 	return source.Verification{}, nil
 }
 
-func (s *script) WriteTo(_ context.Context, w io.Writer) (source.Report, error) {
+func (s *scriptedOrigin) WriteTo(_ context.Context, w io.Writer) (source.Report, error) {
 	if s.write != nil {
 		return s.write(w)
 	}
@@ -60,18 +60,18 @@ func (s *script) WriteTo(_ context.Context, w io.Writer) (source.Report, error) 
 	return source.Report{Message: "stored artifact for commit 'first'"}, err
 }
 
-func (s *script) Close() error      { s.closed++; return nil }
-func (s *script) Secrets() []string { return s.secrets }
+func (s *scriptedOrigin) Close() error      { s.closed++; return nil }
+func (s *scriptedOrigin) Secrets() []string { return s.secrets }
 
-// at returns a script whose current revision is id.
-func at(id string) *script {
+// originAt returns a script whose current revision is id.
+func originAt(id string) *scriptedOrigin {
 	_, hex, _ := strings.Cut(id, ":")
-	return &script{rev: source.Revision{ID: id, File: hex + ".tar.gz"}}
+	return &scriptedOrigin{rev: source.Revision{ID: id, File: hex + ".tar.gz"}}
 }
 
-// fails returns a script whose Resolve fails.
-func fails(err error) *script {
-	return &script{resolve: func(context.Context) error { return err }}
+// failingOrigin returns a script whose Resolve fails.
+func failingOrigin(err error) *scriptedOrigin {
+	return &scriptedOrigin{resolve: func(context.Context) error { return err }}
 }
 
 // A fixture is a reconciler that records its effects.
@@ -136,7 +136,7 @@ const (
 // The status is saved before events are emitted, and events are emitted before pruning.
 func TestOrder(t *testing.T) {
 	r := newFixture(t)
-	r.run(repository(), at(revision1), source.Stored)
+	r.run(repository(), originAt(revision1), source.Stored)
 	var steps []string
 	old := func() string {
 		files, err := filepath.Glob(filepath.Join(r.dir, "gitrepository/apps/sample/*/0123456789abcdef0123456789abcdef01234567.tar.gz"))
@@ -155,7 +155,7 @@ func TestOrder(t *testing.T) {
 		r.clock = r.clock.Add(time.Second) // so that the old one expires
 		emit(e)
 	}
-	r.run(repository(), at(revision2), source.Stored)
+	r.run(repository(), originAt(revision2), source.Stored)
 	steps = append(steps, "end with old "+old())
 	want := []string{"save with old 1 <nil>", "NewArtifact with old 1 <nil>", "end with old 0 <nil>"}
 	testenv.Equal(t, steps, want, "steps")
@@ -164,14 +164,14 @@ func TestOrder(t *testing.T) {
 // The state belongs to the saved status: a failed run keeps the state of the last successful one.
 func TestState(t *testing.T) {
 	r := newFixture(t)
-	first := at(revision1)
+	first := originAt(revision1)
 	first.next = source.State("etag 1")
 	r.run(repository(), first, source.Stored)
-	second := at(revision2)
+	second := originAt(revision2)
 	second.next = source.State("etag 2")
 	second.open = func(context.Context) error { return io.EOF }
 	r.run(repository(), second, source.Failed)
-	third := at(revision2)
+	third := originAt(revision2)
 	r.run(repository(), third, source.Stored)
 	if string(first.last) != "" || string(second.last) != "etag 1" || string(third.last) != "etag 1" {
 		t.Errorf("states %q, %q, %q", first.last, second.last, third.last)

@@ -13,9 +13,9 @@ import (
 
 func TestTimeouts(t *testing.T) {
 	stall := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-	for phase, from := range map[string]*script{
+	for phase, from := range map[string]*scriptedOrigin{
 		"resolve": {resolve: stall},
-		"fetch":   {rev: at(revision1).rev, open: stall},
+		"fetch":   {rev: originAt(revision1).rev, open: stall},
 	} {
 		r := newFixture(t)
 		g := repository()
@@ -32,7 +32,7 @@ func TestTimeouts(t *testing.T) {
 	r := newFixture(t)
 	g := repository()
 	g.Spec.Timeout = 0 // only the origin's own limit
-	if err := r.run(g, fails(context.DeadlineExceeded), source.Failed); strings.Contains(err.Error(), "spec.timeout") {
+	if err := r.run(g, failingOrigin(context.DeadlineExceeded), source.Failed); strings.Contains(err.Error(), "spec.timeout") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -40,7 +40,7 @@ func TestTimeouts(t *testing.T) {
 // A run whose caller's context ends records nothing, whatever it was doing.
 func TestCancellation(t *testing.T) {
 	r := newFixture(t)
-	r.run(repository(), at(revision1), source.Stored)
+	r.run(repository(), originAt(revision1), source.Stored)
 	r.events = nil
 	try := func(doing string, ctx context.Context, from source.Origin) {
 		t.Helper()
@@ -50,9 +50,9 @@ func TestCancellation(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	try("resolving", ctx, &script{resolve: func(ctx context.Context) error { cancel(io.ErrClosedPipe); return ctx.Err() }})
+	try("resolving", ctx, &scriptedOrigin{resolve: func(ctx context.Context) error { cancel(io.ErrClosedPipe); return ctx.Err() }})
 	unlock, err := r.Store.Lock(t.Context(), "gitrepository/apps/sample")
 	must(t, err)
 	defer unlock()
-	try("waiting for the lock", ctx, at(revision2))
+	try("waiting for the lock", ctx, originAt(revision2))
 }

@@ -18,23 +18,25 @@ import (
 // server.
 const maxSecret = 1 << 20
 
-// A missing is the error for a secret that a place does not have, or has in an unusable form:
+// A missingSecretError is the error for a secret that a place does not have, or has in an unusable form:
 // another place may have it.
-type missing struct {
+type missingSecretError struct {
 	what     string   // for example secret apps/git-auth
 	tried    []string // why each place does not have it
 	unusable error    // the defect of the secret in a place that has it
 }
 
-func (m *missing) Error() string {
+func (m *missingSecretError) Error() string {
 	if m.unusable != nil {
 		return m.what + ": " + m.unusable.Error()
 	}
 	return m.what + " does not exist: " + strings.Join(m.tried, "; ")
 }
 
-// Is makes a missing match [fs.ErrNotExist] if no place has the secret.
-func (m *missing) Is(target error) bool { return target == fs.ErrNotExist && m.unusable == nil }
+// Is makes a missingSecretError match [fs.ErrNotExist] if no place has the secret.
+func (m *missingSecretError) Is(target error) bool {
+	return target == fs.ErrNotExist && m.unusable == nil
+}
 
 func secretNamed(namespace, name string) string  { return "secret " + namespace + "/" + name }
 func accountNamed(namespace, name string) string { return "service account " + namespace + "/" + name }
@@ -44,16 +46,16 @@ func (s *Set) Secret(_ context.Context, namespace, name string) (Secret, error) 
 	if secret, found := s.Secrets[namespace+"/"+name]; found {
 		return secret, nil
 	}
-	return Secret{}, s.lacks("Secret/"+namespace+"/"+name, secretNamed(namespace, name))
+	return Secret{}, s.lookupError("Secret/"+namespace+"/"+name, secretNamed(namespace, name))
 }
 
-// lacks returns the error of a look-up without a usable result.
-func (s *Set) lacks(key, what string) error {
+// lookupError returns the error of a look-up without a usable result.
+func (s *Set) lookupError(key, what string) error {
 	switch err := s.unusable[key].(type) {
 	case nil:
-		return &missing{what: what, tried: []string{"no such document"}}
-	case *missing:
-		return &missing{what: what, unusable: err.unusable}
+		return &missingSecretError{what: what, tried: []string{"no such document"}}
+	case *missingSecretError:
+		return &missingSecretError{what: what, unusable: err.unusable}
 	default:
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -74,7 +76,7 @@ type chain []Secrets
 
 // Secret implements [Secrets].
 func (c chain) Secret(ctx context.Context, namespace, name string) (secret Secret, err error) {
-	err = c.first(secretNamed(namespace, name), func(s Secrets) (err error) {
+	err = c.tryEach(secretNamed(namespace, name), func(s Secrets) (err error) {
 		secret, err = s.Secret(ctx, namespace, name)
 		return err
 	})
@@ -85,7 +87,7 @@ func (c chain) Secret(ctx context.Context, namespace, name string) (secret Secre
 func (c chain) PullSecrets(ctx context.Context, namespace, serviceAccount string) (secrets []Secret, err error) {
 	what := accountNamed(namespace, serviceAccount)
 	var names []string
-	err = c.first(what, func(s Secrets) (err error) {
+	err = c.tryEach(what, func(s Secrets) (err error) {
 		set, ok := s.(*Set)
 		if !ok {
 			secrets, err = s.PullSecrets(ctx, namespace, serviceAccount)
@@ -93,7 +95,7 @@ func (c chain) PullSecrets(ctx context.Context, namespace, serviceAccount string
 		}
 		var found bool
 		if names, found = set.accounts[namespace+"/"+serviceAccount]; !found {
-			err = set.lacks("ServiceAccount/"+namespace+"/"+serviceAccount, what)
+			err = set.lookupError("ServiceAccount/"+namespace+"/"+serviceAccount, what)
 		}
 		return err
 	})
@@ -107,12 +109,12 @@ func (c chain) PullSecrets(ctx context.Context, namespace, serviceAccount string
 	return secrets, err
 }
 
-// first calls ask for one place after the other until one succeeds.
-func (c chain) first(what string, ask func(Secrets) error) error {
-	all := &missing{what: what}
+// tryEach calls ask for one place after the other until one succeeds.
+func (c chain) tryEach(what string, ask func(Secrets) error) error {
+	all := &missingSecretError{what: what}
 	for _, s := range c {
 		err := ask(s)
-		m, lacks := err.(*missing)
+		m, lacks := err.(*missingSecretError)
 		switch {
 		case err == nil:
 			return nil
@@ -153,7 +155,7 @@ type dirSecrets string
 
 // Secret implements [Secrets].
 func (d dirSecrets) Secret(_ context.Context, namespace, name string) (Secret, error) {
-	none := &missing{what: secretNamed(namespace, name), tried: []string{"no files " + path.Join(string(d), name, "KEY")}}
+	none := &missingSecretError{what: secretNamed(namespace, name), tried: []string{"no files " + path.Join(string(d), name, "KEY")}}
 	if document.CheckName(namespace) != nil || document.CheckName(name) != nil {
 		return Secret{}, none
 	}
@@ -182,14 +184,14 @@ func (d dirSecrets) Secret(_ context.Context, namespace, name string) (Secret, e
 
 // PullSecrets implements [Secrets].
 func (d dirSecrets) PullSecrets(_ context.Context, namespace, serviceAccount string) ([]Secret, error) {
-	return nil, &missing{what: accountNamed(namespace, serviceAccount), tried: []string{"a directory of secrets has none"}}
+	return nil, &missingSecretError{what: accountNamed(namespace, serviceAccount), tried: []string{"a directory of secrets has none"}}
 }
 
 var errNoKeys = errors.New("is empty: write a file for each key")
 
 // readKeys reads the files in dir; it returns nil if dir does not exist.
 func readKeys(root *os.Root, dir string) (map[string][]byte, error) {
-	info, err := lookAt(root, dir)
+	info, err := statIfExists(root, dir)
 	if info == nil || err != nil {
 		return nil, err
 	}
@@ -207,7 +209,7 @@ func readKeys(root *os.Root, dir string) (map[string][]byte, error) {
 		}
 		none = false
 		name := dir + "/" + e.Name()
-		info, err := lookAt(root, name)
+		info, err := statIfExists(root, name)
 		if err != nil {
 			return nil, err
 		}
@@ -226,8 +228,8 @@ func readKeys(root *os.Root, dir string) (map[string][]byte, error) {
 	return data, nil
 }
 
-// lookAt returns information about name, or nil if it does not exist. A dangling link is an error.
-func lookAt(root *os.Root, name string) (fs.FileInfo, error) {
+// statIfExists returns information about name, or nil if it does not exist. A dangling link is an error.
+func statIfExists(root *os.Root, name string) (fs.FileInfo, error) {
 	info, err := root.Stat(name)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return info, err
@@ -310,14 +312,14 @@ func (e envSecrets) Secret(_ context.Context, namespace, name string) (Secret, e
 		}
 	}
 	if len(data) == 0 {
-		return Secret{}, &missing{secretNamed(namespace, name), []string{"no variable " + prefix + "<KEY>"}, why}
+		return Secret{}, &missingSecretError{secretNamed(namespace, name), []string{"no variable " + prefix + "<KEY>"}, why}
 	}
 	return Secret{Type: typeOf(data), Data: data}, nil
 }
 
 // PullSecrets implements [Secrets].
 func (e envSecrets) PullSecrets(_ context.Context, namespace, serviceAccount string) ([]Secret, error) {
-	return nil, &missing{what: accountNamed(namespace, serviceAccount), tried: []string{"the environment has none"}}
+	return nil, &missingSecretError{what: accountNamed(namespace, serviceAccount), tried: []string{"the environment has none"}}
 }
 
 // envName returns a name in the form used in names of variables.

@@ -302,14 +302,14 @@ func TestEnvSecrets(t *testing.T) {
 	testenv.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// faulty is a place that fails.
-type faulty struct{ err error }
+// failingSecrets is a place that fails.
+type failingSecrets struct{ err error }
 
-func (f faulty) Secret(context.Context, string, string) (source.Secret, error) {
+func (f failingSecrets) Secret(context.Context, string, string) (source.Secret, error) {
 	return source.Secret{}, f.err
 }
 
-func (f faulty) PullSecrets(context.Context, string, string) ([]source.Secret, error) {
+func (f failingSecrets) PullSecrets(context.Context, string, string) ([]source.Secret, error) {
 	return nil, f.err
 }
 
@@ -340,13 +340,13 @@ func TestChain(t *testing.T) {
 	testenv.ErrorIs(t, err, fs.ErrNotExist)
 	// If the secret of a service account is missing, the service account is not looked up
 	// elsewhere.
-	_, err = source.Chain(set, faulty{fs.ErrPermission}).PullSecrets(ctx, "apps", "mixed")
+	_, err = source.Chain(set, failingSecrets{fs.ErrPermission}).PullSecrets(ctx, "apps", "mixed")
 	testenv.ErrorIs(t, err, fs.ErrPermission)
 	_, err = source.Chain(set, env).PullSecrets(ctx, "apps", "mixed")
 	testenv.ErrorSays(t, err, "service account apps/mixed: secret apps/elsewhere does not exist")
-	_, err = source.Chain(faulty{fs.ErrPermission}, set).Secret(ctx, "apps", "auth")
+	_, err = source.Chain(failingSecrets{fs.ErrPermission}, set).Secret(ctx, "apps", "auth")
 	testenv.ErrorIs(t, err, fs.ErrPermission)
-	if _, err := source.Chain(faulty{fs.ErrNotExist}, set).Secret(ctx, "apps", "auth"); err != nil {
+	if _, err := source.Chain(failingSecrets{fs.ErrNotExist}, set).Secret(ctx, "apps", "auth"); err != nil {
 		t.Error(err)
 	}
 	if _, err := source.Chain().Secret(ctx, "apps", "auth"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "no secrets were given") {

@@ -19,7 +19,7 @@ const (
 	maxAnswerAge   = 10 * time.Minute
 	maxAnswerBytes = 16 << 20 // bytes of all answers with a known size
 	maxAnswer      = 1 << 20  // of one answer
-	leastAnswer    = 1 << 10  // assumed bytes of an answer without a known size
+	minAnswer      = 1 << 10  // assumed bytes of an answer without a known size
 )
 
 // A Share lets origins that send the same request to an upstream at about the same time use one
@@ -30,10 +30,10 @@ const (
 // for 10 minutes. An answer may have a method Weight() int64 that returns its size in bytes. An
 // answer of more than 1 MiB is returned to the waiting callers, but not kept.
 type Share struct {
-	mu    sync.Mutex
-	known map[shareKey]*answer // the latest answer for each key, pending or kept
-	since time.Time            // start of the current period of keeping answers
-	bytes int64                // size of the kept answers
+	mu      sync.Mutex
+	answers map[shareKey]*answer // the latest answer for each key, pending or kept
+	since   time.Time            // start of the current period of keeping answers
+	bytes   int64                // size of the kept answers
 
 	asked, shared atomic.Int64 // number of calls of Do that got their own answer, or that of another call
 }
@@ -49,9 +49,9 @@ type answer struct {
 	waiters  int           // guarded by the mutex of the Share
 	done     chan struct{} // closed when the answer is complete; the fields below do not change afterwards
 
-	value any
-	err   error
-	cut   bool // it ended because a caller's deadline passed or all callers left
+	value       any
+	err         error
+	interrupted bool // it ended because a caller's deadline passed or all callers left
 }
 
 // Do returns the result of ask, or that of another call with the same key whose ask began no
@@ -83,7 +83,7 @@ func (s *Share) Do(ctx context.Context, key string, since time.Time, ask func(co
 			s.asked.Add(1)
 			return a.value, a.err
 		}
-		if !a.cut {
+		if !a.interrupted {
 			s.shared.Add(1)
 			return a.value, a.err
 		}
@@ -101,13 +101,13 @@ func (s *Share) join(ctx context.Context, q shareKey, since time.Time, ask func(
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trim()
-	if a = s.known[q]; a != nil && !a.begun.Before(since) {
+	if a = s.answers[q]; a != nil && !a.begun.Before(since) {
 		a.waiters++
 		return a, false
 	}
 	a = &answer{begun: time.Now(), waiters: 1, done: make(chan struct{})}
 	a.deadline, _ = ctx.Deadline()
-	s.known[q] = a
+	s.answers[q] = a
 	ctx, a.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	go s.run(askContext{ctx, a.deadline}, q, a, ask)
 	return a, true
@@ -139,14 +139,14 @@ func (s *Share) end(ctx context.Context, q shareKey, a *answer, value any, err e
 	defer s.mu.Unlock()
 	over := ctx.Err() != nil || !a.deadline.IsZero() && !time.Now().Before(a.deadline)
 	a.value, a.err = value, err
-	a.cut = over && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
-	weight := int64(leastAnswer)
+	a.interrupted = over && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
+	weight := int64(minAnswer)
 	if w, ok := value.(interface{ Weight() int64 }); ok && err == nil { // after a failure, the value may be a nil pointer
 		weight = max(weight, w.Weight())
 	}
-	if keep := ctx.Err() == nil && !a.cut && weight <= maxAnswer; s.known[q] == a && !keep {
-		delete(s.known, q)
-	} else if s.known[q] == a {
+	if keep := ctx.Err() == nil && !a.interrupted && weight <= maxAnswer; s.answers[q] == a && !keep {
+		delete(s.answers, q)
+	} else if s.answers[q] == a {
 		s.bytes += weight
 	}
 	a.cancel(nil)
@@ -158,16 +158,16 @@ func (s *Share) end(ctx context.Context, q shareKey, a *answer, value any, err e
 // trim deletes all kept answers if they are too many, too large or too old.
 func (s *Share) trim() {
 	now := time.Now()
-	if s.known != nil && now.Sub(s.since) < maxAnswerAge && len(s.known) < maxAnswers && s.bytes <= maxAnswerBytes-maxAnswer {
+	if s.answers != nil && now.Sub(s.since) < maxAnswerAge && len(s.answers) < maxAnswers && s.bytes <= maxAnswerBytes-maxAnswer {
 		return
 	}
 	underWay := make(map[shareKey]*answer)
-	for q, a := range s.known {
+	for q, a := range s.answers {
 		if a.cancel != nil {
 			underWay[q] = a
 		}
 	}
-	s.known, s.since, s.bytes = underWay, now, 0
+	s.answers, s.since, s.bytes = underWay, now, 0
 }
 
 // leave removes a caller whose ctx has ended. The last one cancels the request and waits for its
@@ -178,8 +178,8 @@ func (s *Share) leave(ctx context.Context, q shareKey, a *answer) {
 	last := a.waiters == 0 && a.cancel != nil
 	if last {
 		a.cancel(context.Cause(ctx))
-		if s.known[q] == a {
-			delete(s.known, q)
+		if s.answers[q] == a {
+			delete(s.answers, q)
 		}
 	}
 	s.mu.Unlock()

@@ -40,8 +40,8 @@ func (u *upstream) ask(ctx context.Context) (any, error) {
 	}
 }
 
-// together runs do n times concurrently and returns the answers.
-func together(n int, do func(i int) (any, error)) (values []any, errs []error) {
+// concurrently runs do n times concurrently and returns the answers.
+func concurrently(n int, do func(i int) (any, error)) (values []any, errs []error) {
 	values, errs = make([]any, n), make([]error, n)
 	var all sync.WaitGroup
 	for i := range n {
@@ -56,7 +56,7 @@ func TestShareAsksOnce(t *testing.T) {
 		var s source.Share
 		u := &upstream{takes: time.Second}
 		since := time.Now()
-		values, errs := together(50, func(i int) (any, error) {
+		values, errs := concurrently(50, func(i int) (any, error) {
 			time.Sleep(time.Duration(i) * 100 * time.Millisecond) // the last ones after the answer is complete
 			return s.Do(t.Context(), "q", since, u.ask)
 		})
@@ -112,7 +112,7 @@ func TestShareSharesErrors(t *testing.T) {
 		var s source.Share
 		u := &upstream{takes: time.Second, err: errors.New("no such repository")}
 		since := time.Now()
-		_, errs := together(5, func(int) (any, error) { return s.Do(t.Context(), "q", since, u.ask) })
+		_, errs := concurrently(5, func(int) (any, error) { return s.Do(t.Context(), "q", since, u.ask) })
 		if slices.ContainsFunc(errs, func(err error) bool { return err != u.err }) {
 			t.Errorf("got %v", errs)
 		}
@@ -128,7 +128,7 @@ func TestShareCallerLeaves(t *testing.T) {
 		var s source.Share
 		u := &upstream{takes: 10 * time.Second}
 		since, gone := time.Now(), errors.New("gone")
-		values, errs := together(3, func(i int) (any, error) {
+		values, errs := concurrently(3, func(i int) (any, error) {
 			time.Sleep(time.Duration(i))
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
@@ -160,7 +160,7 @@ func TestShareEndsWithTheLast(t *testing.T) {
 			ended = true
 			return "late", context.Cause(ctx)
 		}
-		_, errs := together(3, func(i int) (any, error) {
+		_, errs := concurrently(3, func(i int) (any, error) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i+1)*time.Minute)
 			defer cancel()
 			return s.Do(ctx, "q", since, ask)
@@ -199,7 +199,7 @@ func TestShareOwnTimeLimit(t *testing.T) {
 			time.Sleep(30 * time.Second)
 			return nil, fmt.Errorf("dial: %w", context.DeadlineExceeded)
 		}
-		_, errs := together(3, func(i int) (any, error) { return s.Do(t.Context(), "q", start, dial) })
+		_, errs := concurrently(3, func(i int) (any, error) { return s.Do(t.Context(), "q", start, dial) })
 		if asked != 1 || slices.ContainsFunc(errs, func(err error) bool { return err == nil }) {
 			t.Errorf("asked %d times, got %v", asked, errs)
 		}
@@ -215,7 +215,7 @@ func TestSharePanic(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var s source.Share
 				since := time.Now()
-				values, errs := together(3, func(int) (any, error) { return s.Do(t.Context(), "q", since, ask) })
+				values, errs := concurrently(3, func(int) (any, error) { return s.Do(t.Context(), "q", since, ask) })
 				for i, err := range errs {
 					p, ok := errors.AsType[*source.PanicError](err)
 					if values[i] != nil || err == nil || ok != (name == "panic") || ok && !strings.Contains(string(p.Stack), "share_test.go") {
@@ -227,14 +227,14 @@ func TestSharePanic(t *testing.T) {
 	}
 }
 
-// A given answer has the key and the start of its request. It may also be used as an error or as
+// A keyedAnswer answer has the key and the start of its request. It may also be used as an error or as
 // the value of a panic.
-type given struct {
+type keyedAnswer struct {
 	key   string
 	begun time.Time
 }
 
-func (g *given) Error() string { return "refused: " + g.key }
+func (g *keyedAnswer) Error() string { return "refused: " + g.key }
 
 var errLeft = errors.New("left")
 
@@ -245,15 +245,15 @@ func TestShareRandomCallers(t *testing.T) {
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 9))
-			w := &shareWitness{T: t}
+			w := &shareChecker{T: t}
 			var all sync.WaitGroup
 			for range 150 {
 				c := shareCaller{
-					key:     fmt.Sprint("key ", r.IntN(3)),
-					arrives: time.Duration(r.IntN(60)) * 500 * time.Millisecond,
-					back:    time.Duration(r.IntN(5)) * time.Second,
-					takes:   time.Duration(r.IntN(8)) * time.Second,
-					how:     r.IntN(8),
+					key:         fmt.Sprint("key ", r.IntN(3)),
+					arrives:     time.Duration(r.IntN(60)) * 500 * time.Millisecond,
+					sinceOffset: time.Duration(r.IntN(5)) * time.Second,
+					takes:       time.Duration(r.IntN(8)) * time.Second,
+					how:         r.IntN(8),
 				}
 				if r.IntN(3) == 0 {
 					c.patience, c.leaves = time.Duration(1+r.IntN(5000))*time.Millisecond, r.IntN(2) == 0
@@ -261,7 +261,7 @@ func TestShareRandomCallers(t *testing.T) {
 				all.Go(func() { w.call(c) })
 			}
 			all.Wait()
-			if n := w.underWay.Load(); n != 0 || t.Failed() {
+			if n := w.running.Load(); n != 0 || t.Failed() {
 				t.Errorf("seed %d; when all have left, %d questions are under way", seed, n)
 			}
 		})
@@ -270,21 +270,21 @@ func TestShareRandomCallers(t *testing.T) {
 
 // A shareCaller describes the behavior of one caller.
 type shareCaller struct {
-	key           string
-	arrives, back time.Duration // since is back before arrives
-	takes         time.Duration // duration of ask, if this caller runs it
-	how           int           // outcome of ask
-	patience      time.Duration // 0: unlimited
-	leaves        bool          // it is cancelled after patience; otherwise patience is a timeout
+	key                  string
+	arrives, sinceOffset time.Duration // since is back before arrives
+	takes                time.Duration // duration of ask, if this caller runs it
+	how                  int           // outcome of ask
+	patience             time.Duration // 0: unlimited
+	leaves               bool          // it is cancelled after patience; otherwise patience is a timeout
 }
 
-type shareWitness struct {
+type shareChecker struct {
 	*testing.T
-	share    source.Share
-	underWay atomic.Int64 // running calls of ask
+	share   source.Share
+	running atomic.Int64 // running calls of ask
 }
 
-func (w *shareWitness) call(c shareCaller) {
+func (w *shareChecker) call(c shareCaller) {
 	time.Sleep(c.arrives)
 	ctx, cancel := context.WithCancelCause(w.Context())
 	defer cancel(nil)
@@ -298,14 +298,14 @@ func (w *shareWitness) call(c shareCaller) {
 		defer stop()
 	}
 	start := time.Now()
-	value, err := w.share.Do(ctx, c.key, start.Add(-c.back), func(ctx context.Context) (any, error) { return w.ask(ctx, c) })
-	got, _ := value.(*given)
+	value, err := w.share.Do(ctx, c.key, start.Add(-c.sinceOffset), func(ctx context.Context) (any, error) { return w.ask(ctx, c) })
+	got, _ := value.(*keyedAnswer)
 	if panicked, ok := errors.AsType[*source.PanicError](err); ok {
-		got = panicked.Value.(*given)
+		got = panicked.Value.(*keyedAnswer)
 	}
 	switch {
 	case got != nil || errors.As(err, &got):
-		if since := start.Add(-c.back); got.key != c.key || got.begun.Before(since) {
+		if since := start.Add(-c.sinceOffset); got.key != c.key || got.begun.Before(since) {
 			w.Errorf("%+v: the answer is to %s, begun %v before it may have been", c, got.key, since.Sub(got.begun))
 		}
 	case c.patience == 0 || !errors.Is(err, ended) || time.Since(start) != c.patience:
@@ -313,10 +313,10 @@ func (w *shareWitness) call(c shareCaller) {
 	}
 }
 
-func (w *shareWitness) ask(ctx context.Context, c shareCaller) (any, error) {
-	w.underWay.Add(1)
-	defer w.underWay.Add(-1)
-	answer, takes := &given{c.key, time.Now()}, c.takes
+func (w *shareChecker) ask(ctx context.Context, c shareCaller) (any, error) {
+	w.running.Add(1)
+	defer w.running.Add(-1)
+	answer, takes := &keyedAnswer{c.key, time.Now()}, c.takes
 	if deadline, ok := ctx.Deadline(); ok && c.how == 0 { // like a dialer
 		takes = min(takes, time.Until(deadline))
 	}

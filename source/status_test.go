@@ -47,7 +47,7 @@ func TestStatusOfKinds(t *testing.T) {
 			version, kind, _ := strings.Cut(test.kind, " ")
 			obj := decodeOne(t, fmt.Sprintf("apiVersion: source.headgate.dev/%s\nkind: %s\nmetadata: {name: x}\n%s", version, kind, test.document))
 			inputs := []artifact.Artifact{{Revision: "main@sha1:1", Digest: "sha256:1"}}
-			from := &script{rev: source.Revision{ID: test.revision, File: test.file, Inputs: inputs}}
+			from := &scriptedOrigin{rev: source.Revision{ID: test.revision, File: test.file, Inputs: inputs}}
 			r.run(obj, from, source.Stored)
 			url := ""
 			if test.latest != "" {
@@ -56,14 +56,14 @@ func TestStatusOfKinds(t *testing.T) {
 			testenv.Equal(t, obj.Common().URL, url, "status.url")
 			testenv.Equal(t, obj.Common().Condition("Ready").Message, test.message, "message")
 			r.run(obj, from, source.Unchanged)
-			testenv.Equal(t, own(t, obj), test.observed, "status")
+			testenv.Equal(t, ownStatusFields(t, obj), test.observed, "status")
 		})
 	}
 }
 
-// own returns the fields of the status of obj that only its kind has, as the inside of a JSON
+// ownStatusFields returns the fields of the status of obj that only its kind has, as the inside of a JSON
 // object.
-func own(t *testing.T, obj source.Object) string {
+func ownStatusFields(t *testing.T, obj source.Object) string {
 	t.Helper()
 	*obj.Common() = source.Status{}
 	text, err := json.Marshal(obj)
@@ -90,7 +90,7 @@ func TestOldStatus(t *testing.T) {
 	} {
 		r := newFixture(t)
 		r.Load, r.Save = nil, nil
-		g, from := repository(), at(now)
+		g, from := repository(), originAt(now)
 		from.rev.Inputs = []artifact.Artifact{{Revision: now, Digest: "sha256:1"}}
 		r.run(g, from, source.Stored)
 		g.Status.Artifact.Revision, g.Status.IncludedArtifacts[0].Revision = old, old
@@ -105,21 +105,21 @@ func TestOldStatus(t *testing.T) {
 // processed it, as in an API server.
 func TestObservedGeneration(t *testing.T) {
 	r := newFixture(t)
-	waiting := fails(fmt.Errorf("soon: %w", source.ErrWaiting))
-	invalid := fails(fmt.Errorf("never: %w", source.ErrInvalid))
+	waiting := failingOrigin(fmt.Errorf("soon: %w", source.ErrWaiting))
+	invalid := failingOrigin(fmt.Errorf("never: %w", source.ErrInvalid))
 	for i, run := range []struct {
-		from     *script
+		from     *scriptedOrigin
 		interval time.Duration
 		outcome  source.Outcome
 		want     int64
 		message  string // of Reconciling
 	}{
-		{fails(io.EOF), time.Hour, source.Failed, -1, "building artifact"},
+		{failingOrigin(io.EOF), time.Hour, source.Failed, -1, "building artifact"},
 		{waiting, time.Hour, source.Waiting, -1, "building artifact"},
-		{at(revision1), time.Hour, source.Stored, 1, ""},
-		{fails(io.EOF), 2 * time.Hour, source.Failed, 1, "processing object: new generation 1 -> 2"},
+		{originAt(revision1), time.Hour, source.Stored, 1, ""},
+		{failingOrigin(io.EOF), 2 * time.Hour, source.Failed, 1, "processing object: new generation 1 -> 2"},
 		{invalid, 3 * time.Hour, source.Stalled, 3, ""},
-		{at(revision1), 3 * time.Hour, source.Unchanged, 3, ""},
+		{originAt(revision1), 3 * time.Hour, source.Unchanged, 3, ""},
 	} {
 		g := repository()
 		g.Spec.Interval = source.Duration(run.interval)

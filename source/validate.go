@@ -42,7 +42,7 @@ func checkMetadata(m *Metadata, found *document.Findings) {
 	} else {
 		found.Check("metadata.name", document.CheckName(m.Name))
 	}
-	found.Check("metadata.namespace", document.CheckNamespace(m.space()))
+	found.Check("metadata.namespace", document.CheckNamespace(m.namespace()))
 	for _, key := range slices.Sorted(maps.Keys(m.Labels)) {
 		field, v := "metadata.labels["+key+"]", m.Labels[key]
 		if err := checkKey(key); err != nil {

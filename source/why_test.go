@@ -19,7 +19,7 @@ func TestWhy(t *testing.T) {
 		return artifact.Artifact{Revision: revision, Digest: digest}
 	}
 	plain := func(*source.GitRepository) {}
-	unopened := at(revision2)
+	unopened := originAt(revision2)
 	unopened.open = func(context.Context) error { return io.ErrUnexpectedEOF }
 	includes := func(g *source.GitRepository) {
 		g.Spec.Include = []source.GitRepositoryInclude{
@@ -27,8 +27,8 @@ func TestWhy(t *testing.T) {
 			{Repository: source.IncludeReference{Kind: "Bucket", Name: "data"}},
 		}
 	}
-	with := func(inputs ...artifact.Artifact) *script {
-		s := at(revision2)
+	with := func(inputs ...artifact.Artifact) *scriptedOrigin {
+		s := originAt(revision2)
 		s.rev.Inputs = inputs
 		return s
 	}
@@ -42,12 +42,12 @@ func TestWhy(t *testing.T) {
 		everything(g)
 		g.Spec.Verify.SecretRef.Name = "other"
 	}
-	signed := func(s *script, reverify bool) *script {
+	signed := func(s *scriptedOrigin, reverify bool) *scriptedOrigin {
 		s.rev.Reverify = reverify
 		s.verify = func() (source.Verification, error) { return source.Verification{Mode: "HEAD"}, nil }
 		return s
 	}
-	renewed := func(s *script, why string) *script {
+	renewed := func(s *scriptedOrigin, why string) *scriptedOrigin {
 		s.rev.Renew = why
 		return s
 	}
@@ -56,16 +56,16 @@ func TestWhy(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		edit    func(*source.GitRepository)
-		from    *script
+		from    *scriptedOrigin
 		outcome source.Outcome
 		why     string
 	}{
-		{"nothing known", plain, fails(io.EOF), source.Failed, ""},
-		{"first", plain, at(revision1), source.Stored, "there was no artifact"},
-		{"unchanged", plain, at(revision1), source.Unchanged, same},
-		{"suspended", func(g *source.GitRepository) { g.Spec.Suspend = true }, at(revision2), source.Suspended, "spec.suspend is set"},
+		{"nothing known", plain, failingOrigin(io.EOF), source.Failed, ""},
+		{"first", plain, originAt(revision1), source.Stored, "there was no artifact"},
+		{"unchanged", plain, originAt(revision1), source.Unchanged, same},
+		{"suspended", func(g *source.GitRepository) { g.Spec.Suspend = true }, originAt(revision2), source.Suspended, "spec.suspend is set"},
 		{"failed on the way", plain, unopened, source.Failed, "the revision changed from " + revision1 + " to " + revision2},
-		{"revision", plain, at(revision2), source.Stored, "the revision changed from " + revision1 + " to " + revision2},
+		{"revision", plain, originAt(revision2), source.Stored, "the revision changed from " + revision1 + " to " + revision2},
 		{"include", includes, with(content("main@sha1:a", "sha256:1"), content("sha256:c", "sha256:3")), source.Stored, "changed: spec.include"},
 		{"included artifacts", includes, with(two...), source.Stored,
 			"changed: spec.include[0] (GitRepository/apps/lib: main@sha1:a → main@sha1:b), spec.include[1] (Bucket/apps/data: sha256:c with digest sha256:3 → sha256:4)"},
@@ -75,7 +75,7 @@ func TestWhy(t *testing.T) {
 		{"other keys in the spec", otherKeys, signed(with(two...), false), source.Stored, "the artifact was not verified as the spec asks now"},
 		{"other keys in the Secret", otherKeys, signed(with(two...), true), source.Stored, "the trusted keys changed"},
 		{"renewed", otherKeys, renewed(signed(with(two...), true), "changed: a file that the revision leaves out"), source.Stored, "changed: a file that the revision leaves out"},
-		{"no artifact at all", plain, &script{}, source.Unchanged, "objects of this sort have no artifact"},
+		{"no artifact at all", plain, &scriptedOrigin{}, source.Unchanged, "objects of this sort have no artifact"},
 	} {
 		g := repository()
 		row.edit(g)
@@ -87,9 +87,9 @@ func TestWhy(t *testing.T) {
 	}
 
 	g := repository()
-	r.run(g, renewed(at(revision1), "to be made again"), source.Stored)
+	r.run(g, renewed(originAt(revision1), "to be made again"), source.Stored)
 	must(t, os.Remove(filepath.Join(r.dir, g.Artifact().Path)))
-	result, err := r.Reconcile(t.Context(), repository(), at(revision1))
+	result, err := r.Reconcile(t.Context(), repository(), originAt(revision1))
 	const want = "the artifact disappeared from storage: check artifact "
 	if err != nil || len(result.Why) < len(want) || result.Why[:len(want)] != want {
 		t.Errorf("lost: because %q, error %v", result.Why, err)

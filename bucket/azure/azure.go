@@ -88,7 +88,7 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := *a.Client(at.server, a.Way)
+	client := *a.Client(at.server, a.Transport)
 	next := client.Transport
 	if tokens != nil {
 		next = &bucket.Bearer{Next: next, Tokens: tokens}
@@ -107,7 +107,7 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 	client.Transport = guard
 	c, err := open(&client, at, keys)
 	if err != nil {
-		return nil, bucket.Failed("InvalidProviderConfiguration", errors.New(a.Said(err.Error())))
+		return nil, bucket.Failed("InvalidProviderConfiguration", errors.New(a.CleanText(err.Error())))
 	}
 	return &driver{container: c, access: a}, nil
 }
@@ -168,7 +168,7 @@ func containerOf(a *bucket.Access) (container, error) {
 		return container{}, bucket.Failed("InvalidProviderConfiguration", fmt.Errorf("%w: spec.bucketName is not the name of a container: "+
 			"it has 3 to 63 lower case letters, digits and single hyphens", source.ErrInvalid))
 	}
-	at := container{server: server, name: name, account: accountOf(server), proxied: a.Way.Proxied(server)}
+	at := container{server: server, name: name, account: accountOf(server), proxied: a.Transport.Proxied(server)}
 	if query != "" {
 		if err := at.merge(query, a); err != nil {
 			return container{}, bucket.Failed("URLInvalid", fmt.Errorf("%w: spec.endpoint: %w", source.ErrInvalid, err))
@@ -191,8 +191,8 @@ func accountOf(u *url.URL) string {
 // parameterForm matches names of parameters.
 var parameterForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 
-// own are the query parameters of requests, which must not be in a shared access signature.
-var own = map[string]bool{"comp": true, "restype": true, "prefix": true, "marker": true, "maxresults": true, "include": true,
+// reservedParameters are the query parameters of requests, which must not be in a shared access signature.
+var reservedParameters = map[string]bool{"comp": true, "restype": true, "prefix": true, "marker": true, "maxresults": true, "include": true,
 	"delimiter": true, "snapshot": true, "versionid": true, "startfrom": true, "timeout": true, "showonly": true}
 
 // merge adds the shared access signature in query to c.query; its parameters replace
@@ -209,7 +209,7 @@ func (c *container) merge(query string, a *bucket.Access) error {
 	}
 	for name, values := range more {
 		switch {
-		case own[strings.ToLower(name)]:
+		case reservedParameters[strings.ToLower(name)]:
 			return fmt.Errorf("the query has %s, which is no part of a shared access signature: remove it", name)
 		case !parameterForm.MatchString(name):
 			return errors.New("the query is no shared access signature: copy that as it is, from sv= to the end of sig=, without the URL before it")
@@ -229,22 +229,22 @@ func (c *container) url() string {
 
 // private reports whether no other machine can read requests to the account: they use
 // TLS, or do not leave this machine.
-func (c *container) private() bool { return c.server.Scheme == "https" || c.near() }
+func (c *container) private() bool { return c.server.Scheme == "https" || c.isLocal() }
 
-// near reports whether the account is on this machine.
-func (c *container) near() bool {
+// isLocal reports whether the account is on this machine.
+func (c *container) isLocal() bool {
 	ip, err := netip.ParseAddr(c.server.Hostname())
 	return !c.proxied && (c.server.Hostname() == "localhost" || err == nil && ip.IsLoopback())
 }
 
-// ofAzure matches hosts of accounts that Microsoft and its partners run.
-var ofAzure = regexp.MustCompile(`^[a-z0-9]{3,24}(?:-secondary)?\.(?:blob\.core\.(?:windows\.net|chinacloudapi\.cn|cloudapi\.de|usgovcloudapi\.net)|z[0-9]{1,2}\.blob\.storage\.azure\.net)$`)
+// azureHost matches hosts of accounts that Microsoft and its partners run.
+var azureHost = regexp.MustCompile(`^[a-z0-9]{3,24}(?:-secondary)?\.(?:blob\.core\.(?:windows\.net|chinacloudapi\.cn|cloudapi\.de|usgovcloudapi\.net)|z[0-9]{1,2}\.blob\.storage\.azure\.net)$`)
 
-// vouched reports whether tokens of the machine's identity may be sent to the account,
+// mayReceiveToken reports whether tokens of the machine's identity may be sent to the account,
 // although the author of the object may not own that identity: the host is Azure's
 // and has a certificate that the system trusts, or the account is on this machine.
-func (c *container) vouched(a *bucket.Access) bool {
-	return c.near() || c.server.Scheme == "https" && a.Way.TLS == nil && ofAzure.MatchString(strings.ToLower(c.server.Hostname()))
+func (c *container) mayReceiveToken(a *bucket.Access) bool {
+	return c.isLocal() || c.server.Scheme == "https" && a.Transport.TLS == nil && azureHost.MatchString(strings.ToLower(c.server.Hostname()))
 }
 
 // A driver reads one container.

@@ -24,14 +24,14 @@ const scope = "https://storage.azure.com/.default"
 
 // identify returns the tokens for at. It returns nil if there is no identity, or if
 // other credentials are used: a key, or the shared access signature of at.
-func identify(ctx context.Context, a *bucket.Access, at container, keys transport.Azure) (*bucket.Issued, error) {
+func identify(ctx context.Context, a *bucket.Access, at container, keys transport.Azure) (*bucket.CredentialCache, error) {
 	switch {
 	case keys.Application != nil || keys.Managed != "":
 		if !at.private() {
 			return nil, bucket.Failed("InvalidProviderConfiguration",
 				errors.New("spec.secretRef: a token is shown to servers with TLS only: use https in spec.endpoint, or accountKey or sasKey in the Secret"))
 		}
-		if keys.Managed != "" && !at.vouched(a) {
+		if keys.Managed != "" && !at.mayReceiveToken(a) {
 			return nil, bucket.Failed("InvalidProviderConfiguration",
 				errors.New("spec.secretRef: a managed identity is this machine's: it is shown to ACCOUNT.blob.core.windows.net, and its like in other clouds, "+
 					"without spec.certSecretRef: use accountKey or sasKey in the Secret for other endpoints"))
@@ -40,7 +40,7 @@ func identify(ctx context.Context, a *bucket.Access, at container, keys transpor
 		if err != nil {
 			return nil, bucket.Failed("AuthenticationFailed", err)
 		}
-		return bucket.NewIssued(ctx, i.issue)
+		return bucket.NewCredentialCache(ctx, i.issue)
 	case a.Secret.Name != "" || at.query != nil || !at.private() && a.Spec.ServiceAccountName == "":
 		return nil, nil
 	case !at.private():
@@ -59,29 +59,29 @@ type issuer struct {
 
 // newIssuer checks the certificate of an application; it makes no request.
 func newIssuer(a *bucket.Access, keys transport.Azure) (*issuer, error) {
-	way := transport.Config{Proxy: a.Way.Proxy}
-	if a.Way.TLS != nil { // the client certificate is for the endpoint
-		way.TLS = &tls.Config{RootCAs: a.Way.TLS.RootCAs, MinVersion: a.Way.TLS.MinVersion}
+	way := transport.Config{Proxy: a.Transport.Proxy}
+	if a.Transport.TLS != nil { // the client certificate is for the endpoint
+		way.TLS = &tls.Config{RootCAs: a.Transport.TLS.RootCAs, MinVersion: a.Transport.TLS.MinVersion}
 	}
 	if keys.Application == nil {
-		way = transport.Config{DialTimeout: nearTimeout}
+		way = transport.Config{DialTimeout: localTimeout}
 	}
 	i := &issuer{keys: keys, access: a, client: a.Client(nil, way)} // this client sends no credentials of the bucket
 	if keys.Application != nil {
-		i.client.Transport = private{i.client.Transport}
+		i.client.Transport = tlsOnly{i.client.Transport}
 	}
 	_, err := i.credential(i.client)
 	return i, err
 }
 
-// nearTimeout is the timeout for connecting to the machine's token service, which is local.
-const nearTimeout = 2 * time.Second
+// localTimeout is the timeout for connecting to the machine's token service, which is local.
+const localTimeout = 2 * time.Second
 
-// A private round tripper refuses requests without TLS, because an authority may name
+// A tlsOnly round tripper refuses requests without TLS, because an authority may name
 // another server for tokens.
-type private struct{ http.RoundTripper }
+type tlsOnly struct{ http.RoundTripper }
 
-func (p private) RoundTrip(req *http.Request) (*http.Response, error) {
+func (p tlsOnly) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" {
 		return nil, errors.New("the authority names a server for tokens without TLS")
 	}
@@ -121,13 +121,13 @@ func (i *issuer) credential(client *http.Client) (c azcore.TokenCredential, err 
 	default:
 		certs, key, bad := azidentity.ParseCertificates(app.Certificate, []byte(app.Password))
 		if bad != nil {
-			return nil, fmt.Errorf("spec.secretRef: %w", i.keys.BadCertificate(i.access.Said(bad.Error())))
+			return nil, fmt.Errorf("spec.secretRef: %w", i.keys.BadCertificate(i.access.CleanText(bad.Error())))
 		}
 		c, err = azidentity.NewClientCertificateCredential(app.Tenant, app.Client, certs, key,
 			&azidentity.ClientCertificateCredentialOptions{ClientOptions: o, SendCertificateChain: app.Chain, DisableInstanceDiscovery: own})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("spec.secretRef: %s", i.access.Said(err.Error()))
+		return nil, fmt.Errorf("spec.secretRef: %s", i.access.CleanText(err.Error()))
 	}
 	return c, nil
 }

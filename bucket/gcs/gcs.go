@@ -74,7 +74,7 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := *a.Client(endpoint, a.Way)
+	client := *a.Client(endpoint, a.Transport)
 	d := &driver{access: a, next: client.Transport}
 	guard := &bucket.Guard{Access: a, Send: d.send, Page: d.checkPage, PageBytes: maxPage, Token: "pageToken", Object: d.checkObject, Hints: hints, Anonymous: anonymousHint}
 	if tokens != nil {
@@ -84,7 +84,7 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 	sdk, err := storage.NewClient(ctx, option.WithHTTPClient(&client), option.WithoutAuthentication(), // bucket.Bearer adds the credentials
 		option.WithEndpoint(api(endpoint)), storage.WithJSONReads(), option.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
-		return nil, bucket.Failed("InvalidProviderConfiguration", errors.New(a.Said(err.Error())))
+		return nil, bucket.Failed("InvalidProviderConfiguration", errors.New(a.CleanText(err.Error())))
 	}
 	sdk.SetRetry(storage.WithPolicy(storage.RetryNever)) // our client retries
 	d.bucket = sdk.Bucket(a.Spec.BucketName)
@@ -245,9 +245,9 @@ func (d *driver) checkObject(resp *http.Response, c *bucket.Call) error {
 	stored, sent := resp.Header.Get("X-Goog-Stored-Content-Encoding"), cmp.Or(resp.Header.Get("Content-Encoding"), "identity")
 	switch {
 	case generation != "" && generation != o.Version:
-		return fmt.Errorf("%w: its generation was %s, and is %q", bucket.ErrChanged, o.Version, d.access.Said(generation))
+		return fmt.Errorf("%w: its generation was %s, and is %q", bucket.ErrChanged, o.Version, d.access.CleanText(generation))
 	case stored != "" && !strings.EqualFold(stored, sent):
-		return fmt.Errorf("it is stored with the content encoding %q and was sent with %q", d.access.Said(stored), d.access.Said(sent))
+		return fmt.Errorf("it is stored with the content encoding %q and was sent with %q", d.access.CleanText(stored), d.access.CleanText(sent))
 	case generation != "" || resp.Header.Get("ETag") == "":
 		same.Header.Set("ETag", o.ETag)
 	}
@@ -264,7 +264,7 @@ const (
 // identify returns the tokens for reading the bucket, or nil if requests are
 // anonymous. Errors are *[source.StepError], and wrap [source.ErrInvalid] if
 // the spec is at fault.
-func identify(ctx context.Context, a *bucket.Access, endpoint *url.URL) (*bucket.Issued, error) {
+func identify(ctx context.Context, a *bucket.Access, endpoint *url.URL) (*bucket.CredentialCache, error) {
 	host := strings.ToLower(endpoint.Hostname())
 	switch {
 	case a.Secret.Name != "":
@@ -272,7 +272,7 @@ func identify(ctx context.Context, a *bucket.Access, endpoint *url.URL) (*bucket
 		if err != nil {
 			return nil, bucket.Failed("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", &transport.SecretError{Secret: a.Secret.Name, Key: secretKey, Problem: err.Error()}))
 		}
-		return bucket.NewIssued(ctx, exchange(a, config, at, endpoint))
+		return bucket.NewCredentialCache(ctx, exchange(a, config, at, endpoint))
 	// The login decides to which hosts of these domains it issues a token.
 	case a.Spec.ServiceAccountName == "" && !strings.HasSuffix(host, ".googleapis.com") && !strings.HasSuffix(host, ".s3nsapis.fr"):
 		return nil, nil
@@ -310,13 +310,13 @@ func readKey(text []byte, insecure bool) (*jwt.Config, *url.URL, error) {
 	}
 	uri := cmp.Or(k.TokenURI, "https://oauth2."+cmp.Or(k.Universe, "googleapis.com")+"/token")
 	u, err := url.Parse(uri)
-	if err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "https" && !(u.Scheme == "http" && insecure && loopback(u.Hostname())) {
+	if err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "https" && !(u.Scheme == "http" && insecure && isLoopback(u.Hostname())) {
 		return nil, nil, errors.New("has a token_uri that is not an https URL: http is for loopback, with spec.insecure")
 	}
 	return &jwt.Config{Email: k.Email, PrivateKey: []byte(k.Private), PrivateKeyID: k.ID, Scopes: []string{scope}, TokenURL: uri, Audience: uri}, u, nil
 }
 
-func loopback(host string) bool {
+func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
@@ -324,7 +324,7 @@ func loopback(host string) bool {
 // exchange returns a function that requests a token from the token service at the URL at
 // (RFC 7523 section 2.1). Its errors are *[source.StepError] with the reason AuthenticationFailed.
 func exchange(a *bucket.Access, config *jwt.Config, at, endpoint *url.URL) func(context.Context) (source.Credential, error) {
-	way := a.Way
+	way := a.Transport
 	if way.TLS != nil && !transport.SameOrigin(at, endpoint) { // the client certificate is for the endpoint
 		way.TLS = way.TLS.Clone()
 		way.TLS.Certificates, way.TLS.GetClientCertificate = nil, nil

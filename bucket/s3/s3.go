@@ -60,12 +60,12 @@ import (
 
 // A driver reads one bucket.
 type driver struct {
-	access   *bucket.Access
-	endpoint *url.URL
-	fixed    source.Credential         // keys: Username, Password and Token; empty for none
-	issued   *bucket.Issued            // in place of fixed, may be nil
-	client   *minio.Core               // builds requests and decodes responses; its server name is a placeholder
-	at       atomic.Pointer[bucketURL] // replaced when the store names another region
+	access     *bucket.Access
+	endpoint   *url.URL
+	staticKeys source.Credential         // keys: Username, Password and Token; empty for none
+	issued     *bucket.CredentialCache   // in place of fixed, may be nil
+	client     *minio.Core               // builds requests and decodes responses; its server name is a placeholder
+	location   atomic.Pointer[bucketURL] // replaced when the store names another region
 }
 
 var _ bucket.Driver = (*driver)(nil)
@@ -80,12 +80,12 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 		return nil, err
 	}
 	d := &driver{access: a, endpoint: endpoint}
-	d.at.Store(d.locate(regionOf(endpoint, a.Spec.Region), nil))
+	d.location.Store(d.locate(regionOf(endpoint, a.Spec.Region), nil))
 	if err := d.authenticate(ctx); err != nil {
 		return nil, err
 	}
-	guard := &bucket.Guard{Access: a, Send: d.send, Page: pages.Check, PageBytes: maxPage, Token: "continuation-token", Object: d.begin}
-	if d.issued == nil && d.fixed.Username == "" {
+	guard := &bucket.Guard{Access: a, Send: d.send, Page: pages.Check, PageBytes: maxPage, Token: "continuation-token", Object: d.checkObject}
+	if d.issued == nil && d.staticKeys.Username == "" {
 		guard.Anonymous = "the bucket does not allow anonymous reads: set spec.secretRef to a Secret with accesskey and secretkey"
 	}
 	d.client, err = minio.NewCore("s3.invalid", &minio.Options{Creds: credentials.NewStaticV4("", "", ""), Secure: true, Transport: guard,
@@ -134,7 +134,7 @@ func (d *driver) locate(region string, before *bucketURL) *bucketURL {
 	if before != nil && *at.base == *before.base {
 		at.client = before.client
 	} else {
-		at.client = d.access.Client(at.base, d.access.Way)
+		at.client = d.access.Client(at.base, d.access.Transport)
 	}
 	return at
 }
@@ -145,7 +145,7 @@ func regionOf(endpoint *url.URL, region string) string {
 }
 
 func locate(endpoint *url.URL, bucket, region string) *bucketURL {
-	base := &url.URL{Scheme: endpoint.Scheme, Host: hostIn(hostOf(endpoint), region)}
+	base := &url.URL{Scheme: endpoint.Scheme, Host: regionalHost(hostOf(endpoint), region)}
 	at := &bucketURL{base: base, server: base.Host, path: "/" + bucket + "/", region: region}
 	if s3utils.CheckValidBucketNameStrict(bucket) == nil && s3utils.IsVirtualHostSupported(*base, bucket) {
 		at.base, at.path = &url.URL{Scheme: base.Scheme, Host: bucket + "." + base.Host}, "/"
@@ -160,8 +160,8 @@ func hostOf(u *url.URL) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// hostIn returns the host of AWS for a region. It returns other hosts unchanged.
-func hostIn(host, region string) string {
+// regionalHost returns the host of AWS for a region. It returns other hosts unchanged.
+func regionalHost(host, region string) string {
 	if !awsRegion.MatchString(region) {
 		return host
 	}
@@ -183,7 +183,7 @@ func invalid(reason, text string) error {
 func (d *driver) authenticate(ctx context.Context) (err error) {
 	a, sts := d.access, d.access.Spec.STS
 	if a.Spec.SecretRef != nil {
-		if d.fixed.Username, d.fixed.Password, err = transport.S3Keys(a.Secret.Name, a.Secret.Secret); err != nil {
+		if d.staticKeys.Username, d.staticKeys.Password, err = transport.S3Keys(a.Secret.Name, a.Secret.Secret); err != nil {
 			err = bucket.Failed("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", err))
 		}
 		return err
@@ -200,11 +200,11 @@ func (d *driver) authenticate(ctx context.Context) (err error) {
 	issue := d.ownIdentity
 	if sts != nil && sts.Provider != source.STSAWS {
 		issue, err = d.exchangeKeys(service)
-	} else if at := d.at.Load().base; at.Scheme == "http" && transport.ZoneOfHost(at) != transport.Link {
+	} else if at := d.location.Load().base; at.Scheme == "http" && transport.ZoneOfHost(at) != transport.Link {
 		err = invalid("InvalidProviderConfiguration", "spec.insecure: the identity of this program is not shown in the clear: remove it, or set spec.secretRef")
 	}
 	if err == nil {
-		d.issued, err = bucket.NewIssued(ctx, issue)
+		d.issued, err = bucket.NewCredentialCache(ctx, issue)
 	}
 	return err
 }
@@ -213,7 +213,7 @@ func (d *driver) authenticate(ctx context.Context) (err error) {
 // spec.sts if there is one.
 func (d *driver) ownIdentity(ctx context.Context) (source.Credential, error) {
 	spec := d.access.Spec
-	u := &url.URL{Scheme: "s3", Host: d.at.Load().server, Path: "/" + spec.BucketName}
+	u := &url.URL{Scheme: "s3", Host: d.location.Load().server, Path: "/" + spec.BucketName}
 	if spec.STS != nil {
 		u.RawQuery = url.Values{"sts": {spec.STS.Endpoint}}.Encode()
 	}
@@ -253,7 +253,7 @@ func (d *driver) exchangeKeys(service *url.URL) (func(context.Context) (source.C
 	if err != nil {
 		return nil, bucket.Failed("AuthenticationFailed", fmt.Errorf("spec.sts.secretRef: %w", err))
 	}
-	client := a.Client(service, a.STSWay)
+	client := a.Client(service, a.STSTransport)
 	return func(ctx context.Context) (source.Credential, error) {
 		s := a.TokenService(ctx, client, "check spec.sts.endpoint, and the Secret of spec.sts.secretRef")
 		v, err := retrieve(&credentials.CredContext{Client: s.Client(), Context: ctx})

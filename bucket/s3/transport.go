@@ -72,9 +72,9 @@ func (d *driver) Open(ctx context.Context, o bucket.Object, offset int64) (io.Re
 	return body, c.Failed(ctx, explain(err))
 }
 
-// begin checks that resp is the requested object. If the store ignored the range, it skips
+// checkObject checks that resp is the requested object. If the store ignored the range, it skips
 // the bytes before the offset.
-func (d *driver) begin(resp *http.Response, c *bucket.Call) error {
+func (d *driver) checkObject(resp *http.Response, c *bucket.Call) error {
 	from := c.Offset
 	if resp.StatusCode == http.StatusOK {
 		from = 0 // the range was ignored
@@ -97,7 +97,7 @@ func (d *driver) send(made *http.Request, c *bucket.Call) (*http.Response, error
 	ctx := made.Context()
 	var refused *source.Credential
 	for moved := false; ; {
-		at, keys, err := d.at.Load(), &d.fixed, error(nil)
+		at, keys, err := d.location.Load(), &d.staticKeys, error(nil)
 		if d.issued != nil {
 			if keys, err = d.issued.Get(ctx, refused); err != nil {
 				return nil, err
@@ -106,30 +106,30 @@ func (d *driver) send(made *http.Request, c *bucket.Call) (*http.Response, error
 		req := at.request(made, c.Object, keys)
 		resp, err := at.client.Do(req)
 		if err != nil {
-			return nil, d.access.Explain(ctx, c.Doing+" at "+at.base.Host, err, proofs(req)...)
+			return nil, d.access.Explain(ctx, c.Doing+" at "+at.base.Host, err, requestSecrets(req)...)
 		}
 		if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent {
 			return resp, nil
 		}
-		e := d.access.Refused(resp, hints, proofs(req)...)
+		e := d.access.ReadRefusal(resp, hints, requestSecrets(req)...)
 		if e.Code == "" && e.Hint == "" {
 			e.Hint = "that is not how a store of S3 answers: check spec.endpoint"
 		}
 		switch {
 		case !moved && e.Region != "" && e.Region != at.region && regionForm.MatchString(e.Region):
 			moved = true
-			d.at.CompareAndSwap(at, d.locate(e.Region, at))
-		case outdated[e.Code] && d.issued != nil && refused == nil:
+			d.location.CompareAndSwap(at, d.locate(e.Region, at))
+		case expiredCodes[e.Code] && d.issued != nil && refused == nil:
 			refused = keys
 		default:
-			e.Refused = outdated[e.Code]
+			e.Refused = expiredCodes[e.Code]
 			return nil, e
 		}
 	}
 }
 
-// proofs returns the secret values of req, which a response may repeat.
-func proofs(req *http.Request) []string {
+// requestSecrets returns the secret values of req, which a response may repeat.
+func requestSecrets(req *http.Request) []string {
 	secrets := []string{req.Header.Get("X-Amz-Security-Token")}
 	for part := range strings.FieldsFuncSeq(req.Header.Get("Authorization"), func(r rune) bool { return r == ' ' || r == ',' }) {
 		if name, value, found := strings.Cut(part, "="); found && name != "SignedHeaders" {
@@ -158,8 +158,8 @@ func (at *bucketURL) request(made *http.Request, o *bucket.Object, keys *source.
 	return signer.SignV4(*req, keys.Username, keys.Password, keys.Token, at.region)
 }
 
-// outdated are the error codes for keys that are no longer valid.
-var outdated = map[string]bool{"ExpiredToken": true, "ExpiredTokenException": true, "TokenRefreshRequired": true, "InvalidToken": true, "InvalidTokenId": true,
+// expiredCodes are the error codes for keys that are no longer valid.
+var expiredCodes = map[string]bool{"ExpiredToken": true, "ExpiredTokenException": true, "TokenRefreshRequired": true, "InvalidToken": true, "InvalidTokenId": true,
 	"InvalidAccessKeyId": true, "InvalidClientTokenId": true}
 
 // hints tell the user what to do about a refusal, by its code or status.

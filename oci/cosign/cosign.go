@@ -96,7 +96,7 @@ func New(c Config) oci.Technology {
 	}
 	shared := &roots{config: c}
 	return func(r *oci.Repository, t oci.Trust) (oci.Verifier, error) {
-		v := &verifier{repo: r, shared: shared}
+		v := &verifier{repo: r, sharedRoots: shared}
 		read := v.readIdentities
 		if t.Keys.Name != "" {
 			read = v.readKeys
@@ -113,9 +113,9 @@ type verifier struct {
 	repo *oci.Repository
 	keys []key // trusted keys; nil: identities are trusted
 
-	identities []verify.PolicyOption
-	given      judge  // uses the trusted root of a Secret; nil: shared is used
-	shared     *roots // of all verifiers
+	identities  []verify.PolicyOption
+	secretJudge judge  // uses the trusted root of a Secret; nil: sharedRoots is used
+	sharedRoots *roots // of all verifiers
 }
 
 // A judge checks a signature and returns its signer, for messages. Errors are refusals.
@@ -132,9 +132,9 @@ func (v *verifier) Verify(ctx context.Context, subject ocispec.Descriptor) (sour
 	var err error
 	switch {
 	case v.keys != nil:
-		signer, err = v.attempt(ctx, v.byKey, subject)
-	case v.given != nil:
-		signer, err = v.attempt(ctx, v.given, subject)
+		signer, err = v.attempt(ctx, v.verifyByKey, subject)
+	case v.secretJudge != nil:
+		signer, err = v.attempt(ctx, v.secretJudge, subject)
 	default:
 		signer, err = v.keyless(ctx, subject)
 	}
@@ -152,7 +152,7 @@ func (v *verifier) Verify(ctx context.Context, subject ocispec.Descriptor) (sour
 type signature struct {
 	payload []byte                            // the statement of the signer
 	message []byte                            // the signed bytes: payload, or an encoding of it
-	made    []byte                            // the bytes of the signature
+	sig     []byte                            // the bytes of the signature
 	keyless bool                              // it came with a certificate
 	claim   func([]byte, digest.Digest) error // checks that a payload is about a digest; errors are refusals
 
@@ -163,12 +163,12 @@ type signature struct {
 	policy verify.ArtifactPolicyOption
 }
 
-// errOther marks a manifest that refers to a subject but is not a signature.
-var errOther = errors.New("no signature")
+// errNotSignature marks a manifest that refers to a subject but is not a signature.
+var errNotSignature = errors.New("no signature")
 
-// found is a possible signature, or the error of reading it.
-type found struct {
-	place string // for messages
+// candidate is a possible signature, or the error of reading it.
+type candidate struct {
+	location string // for messages
 	*signature
 	err error
 }
@@ -177,7 +177,7 @@ type found struct {
 func (v *verifier) attempt(ctx context.Context, j judge, subject ocispec.Descriptor) (string, error) {
 	t := attempt.Failures{Subject: v.repo.Name() + "@" + subject.Digest.String(), Unsigned: "is not signed: sign it with cosign sign"}
 	others := 0 // manifests that refer to the subject but are not signatures
-	for _, list := range []iter.Seq[found]{v.bundles(ctx, subject), v.layers(ctx, subject)} {
+	for _, list := range []iter.Seq[candidate]{v.bundles(ctx, subject), v.layers(ctx, subject)} {
 		for s := range list {
 			var signer string
 			if s.err == nil {
@@ -191,11 +191,11 @@ func (v *verifier) attempt(ctx context.Context, j judge, subject ocispec.Descrip
 				return signer, nil
 			case ctx.Err() != nil:
 				return "", s.err
-			case errors.Is(s.err, errOther):
+			case errors.Is(s.err, errNotSignature):
 				others++
 				t.Unsigned = fmt.Sprintf("is not signed: what refers to it are %d attestations or the like: sign it with cosign sign", others)
 			default:
-				t.Add(s.place, s.err)
+				t.Add(s.location, s.err)
 			}
 		}
 	}
@@ -226,50 +226,50 @@ const (
 // bundles lists the bundles that refer to subject. It requests all referrers and filters
 // them by type itself, because cosign 2 writes the type of the empty config into the index
 // of the referrers tag.
-func (v *verifier) bundles(ctx context.Context, subject ocispec.Descriptor) iter.Seq[found] {
-	return func(yield func(found) bool) {
+func (v *verifier) bundles(ctx context.Context, subject ocispec.Descriptor) iter.Seq[candidate] {
+	return func(yield func(candidate) bool) {
 		seen, tried := 0, 0
 		for d, err := range v.repo.Referrers(ctx, subject, "") {
-			if err == nil && !likely(d.ArtifactType) {
+			if err == nil && !maybeBundle(d.ArtifactType) {
 				continue
 			}
 			if seen++; err == nil && (seen > maxReferrers || tried == maxSignatures) {
 				err = attempt.Refuse("there are more, beyond the limit of %d signatures among %d manifests", maxSignatures, maxReferrers)
 			}
 			if err != nil {
-				yield(found{place: "bundles", err: attempt.Unreadable(err)})
+				yield(candidate{location: "bundles", err: attempt.Unreadable(err)})
 				return
 			}
 			s, err := v.referrer(ctx, d, subject)
-			if !errors.Is(err, errOther) {
+			if !errors.Is(err, errNotSignature) {
 				tried++
 			}
-			if !yield(found{fmt.Sprintf("bundle %.19s", d.Digest), s, err}) {
+			if !yield(candidate{fmt.Sprintf("bundle %.19s", d.Digest), s, err}) {
 				return
 			}
 		}
 	}
 }
 
-// likely reports whether a referrer may be a bundle, by the type in the list.
-func likely(artifactType string) bool {
+// maybeBundle reports whether a referrer may be a bundle, by the type in the list.
+func maybeBundle(artifactType string) bool {
 	return artifactType == "" || artifactType == ocispec.MediaTypeEmptyJSON || strings.HasPrefix(artifactType, bundleTypes)
 }
 
-// referrer reads a possible bundle. The error is errOther if it is not a signature.
+// referrer reads a possible bundle. The error is errNotSignature if it is not a signature.
 func (v *verifier) referrer(ctx context.Context, d, subject ocispec.Descriptor) (*signature, error) {
-	if err := other(d.Annotations); err != nil {
+	if err := checkAnnotations(d.Annotations); err != nil {
 		return nil, err
 	}
 	m, err := v.manifest(ctx, d)
 	if err == nil {
-		err = other(m.Annotations)
+		err = checkAnnotations(m.Annotations)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if !strings.HasPrefix(cmp.Or(m.ArtifactType, m.Config.MediaType), bundleTypes) {
-		return nil, errOther
+		return nil, errNotSignature
 	}
 	if len(m.Layers) != 1 || !strings.HasPrefix(m.Layers[0].MediaType, bundleTypes) {
 		return nil, attempt.Refuse("its manifest has %d layers, want one and that of the type %s", len(m.Layers), bundleType)
@@ -281,11 +281,11 @@ func (v *verifier) referrer(ctx context.Context, d, subject ocispec.Descriptor) 
 	return decodeBundle(data, subject.Digest)
 }
 
-// other returns [errOther] if the annotations of a bundle say that it is not a
+// checkAnnotations returns [errNotSignature] if the annotations of a bundle say that it is not a
 // signature. Annotations are not signed, so the bundle is checked if they do not.
-func other(annotations map[string]string) error {
+func checkAnnotations(annotations map[string]string) error {
 	if p := annotations[predicateKey]; p != "" && p != signPredicate {
-		return errOther
+		return errNotSignature
 	}
 	return nil
 }
@@ -312,9 +312,9 @@ func decodeBundle(data []byte, subject digest.Digest) (*signature, error) {
 	return &signature{
 		payload: e.Payload,
 		message: dsse.PAE(e.PayloadType, e.Payload),
-		made:    e.Signatures[0].GetSig(),
+		sig:     e.Signatures[0].GetSig(),
 		keyless: material.GetCertificate() != nil || material.GetX509CertificateChain() != nil,
-		claim:   statement,
+		claim:   checkStatement,
 		entity:  func() (*entity, error) { return newEntity(b, nil) },
 		policy:  verify.WithArtifactDigest(subject.Algorithm().String(), raw),
 	}, nil
@@ -328,7 +328,7 @@ type entity struct {
 
 // newEntity returns the entity of a bundle. It fails if the bundle exceeds a limit.
 func newEntity(b *protobundle.Bundle, issuers []*x509.Certificate) (*entity, error) {
-	if err := lightBundle(b); err != nil {
+	if err := checkBundleSize(b); err != nil {
 		return nil, err
 	}
 	all, err := bundle.NewBundle(b)
@@ -343,19 +343,19 @@ func (*entity) Version() (string, error) { return "", nil }
 // VerificationContent implements [verify.SignedEntity].
 func (e *entity) VerificationContent() (verify.VerificationContent, error) {
 	c, err := e.Bundle.VerificationContent()
-	return chained{c, e.issuers}, err
+	return certificateChain{c, e.issuers}, err
 }
 
-// chained is a certificate with its intermediate certificates.
-type chained struct {
+// certificateChain is a certificate with its intermediate certificates.
+type certificateChain struct {
 	verify.VerificationContent
 	issuers []*x509.Certificate
 }
 
-func (c chained) Intermediates() []*x509.Certificate { return c.issuers }
+func (c certificateChain) Intermediates() []*x509.Certificate { return c.issuers }
 
-// statement checks that payload is an in-toto statement about the signing of subject.
-func statement(payload []byte, subject digest.Digest) error {
+// checkStatement checks that payload is an in-toto statement about the signing of subject.
+func checkStatement(payload []byte, subject digest.Digest) error {
 	var s struct {
 		Type      string `json:"_type"`
 		Predicate string `json:"predicateType"`

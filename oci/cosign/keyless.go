@@ -36,9 +36,9 @@ func (v *verifier) readIdentities(t oci.Trust) error {
 	if t.Root.Name == "" {
 		return nil
 	}
-	material, err := givenRoot(t.Root)
+	material, err := readSecretRoot(t.Root)
 	if err == nil {
-		v.given, err = v.judge(material)
+		v.secretJudge, err = v.judge(material)
 	}
 	return err
 }
@@ -47,7 +47,7 @@ func (v *verifier) readIdentities(t oci.Trust) error {
 // trusted root. If none is valid, it tries again if there is a newer root.
 func (v *verifier) keyless(ctx context.Context, subject ocispec.Descriptor) (signer string, err error) {
 	for used := (*root.TrustedRoot)(nil); ; {
-		material, failed := v.shared.current(ctx, v.repo.Web(), used)
+		material, failed := v.sharedRoots.current(ctx, v.repo.Web(), used)
 		if failed == nil && material == used {
 			return "", err
 		}
@@ -67,8 +67,8 @@ func (v *verifier) keyless(ctx context.Context, subject ocispec.Descriptor) (sig
 
 const rootEntry = "trusted_root.json"
 
-// givenRoot reads the trusted root in s.
-func givenRoot(s oci.Secret) (*root.TrustedRoot, error) {
+// readSecretRoot reads the trusted root in s.
+func readSecretRoot(s oci.Secret) (*root.TrustedRoot, error) {
 	const field = "spec.verify.trustedRootSecretRef"
 	data, ok := s.Data[rootEntry]
 	if !ok {
@@ -81,8 +81,8 @@ func givenRoot(s oci.Secret) (*root.TrustedRoot, error) {
 	return material, nil
 }
 
-// demands are the requirements for a keyless signature.
-var demands = []verify.VerifierOption{
+// verifierOptions are the requirements for a keyless signature.
+var verifierOptions = []verify.VerifierOption{
 	verify.WithSignedCertificateTimestamps(1),
 	verify.WithTransparencyLog(1),
 	verify.WithObserverTimestamps(1),
@@ -91,7 +91,7 @@ var demands = []verify.VerifierOption{
 
 // judge returns the judge that trusts v.identities and the authorities and logs of material.
 func (v *verifier) judge(material root.TrustedMaterial) (judge, error) {
-	by, err := verify.NewVerifier(material, demands...)
+	by, err := verify.NewVerifier(material, verifierOptions...)
 	if err != nil {
 		return nil, err
 	}
@@ -107,17 +107,17 @@ func (v *verifier) judge(material root.TrustedMaterial) (judge, error) {
 		if err != nil {
 			return "", attempt.Refuse("%w", explain(err, entity))
 		}
-		return name(*result.Signature.Certificate), nil
+		return identityOf(*result.Signature.Certificate), nil
 	}, nil
 }
 
-// name returns the identity in a certificate.
-func name(c certificate.Summary) string {
+// identityOf returns the identity in a certificate.
+func identityOf(c certificate.Summary) string {
 	return fmt.Sprintf("%.200s (%.200s)", c.SubjectAlternativeName, c.Issuer)
 }
 
-// claimed returns the identity in the certificate of a signature, which need not be trusted.
-func claimed(entity verify.SignedEntity) string {
+// claimedIdentity returns the identity in the certificate of a signature, which need not be trusted.
+func claimedIdentity(entity verify.SignedEntity) string {
 	content, err := entity.VerificationContent()
 	if err != nil || content.Certificate() == nil {
 		return "an unknown identity"
@@ -126,11 +126,11 @@ func claimed(entity verify.SignedEntity) string {
 	if err != nil {
 		return "an unknown identity"
 	}
-	return name(c)
+	return identityOf(c)
 }
 
-// means maps parts of sigstore-go's error texts to our texts.
-var means = []struct{ says, text string }{
+// errorTexts maps parts of sigstore-go's error texts to our texts.
+var errorTexts = []struct{ says, text string }{
 	{"not enough verified log entries", "it comes with no entry of a trusted log"},
 	{"integrated time outside certificate validity", "it was logged when its certificate was not valid yet, or no longer"},
 	{"threshold not met for verified signed", "neither a trusted log nor a trusted timestamp authority says when it was made"},
@@ -143,10 +143,10 @@ var means = []struct{ says, text string }{
 func explain(err error, entity verify.SignedEntity) error {
 	var stranger *verify.ErrNoMatchingCertificateIdentity
 	if errors.As(err, &stranger) {
-		return fmt.Errorf("it is by %s, which matches no entry of spec.verify.matchOIDCIdentity", claimed(entity))
+		return fmt.Errorf("it is by %s, which matches no entry of spec.verify.matchOIDCIdentity", claimedIdentity(entity))
 	}
 	text := err.Error()
-	for _, m := range means {
+	for _, m := range errorTexts {
 		if strings.Contains(text, m.says) {
 			return errors.New(m.text)
 		}

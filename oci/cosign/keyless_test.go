@@ -67,8 +67,8 @@ func (s *sigstore) good(d digest.Digest) *recipe {
 	}
 }
 
-// A made is a signature with its certificate and log entry.
-type made struct {
+// A signedEntry is a signature with its certificate and log entry.
+type signedEntry struct {
 	leaf    *x509.Certificate
 	payload []byte
 	sig     []byte
@@ -78,10 +78,10 @@ type made struct {
 }
 
 // make signs message, an encoding of payload, and adds an entry to Rekor.
-func (o *recipe) make(t testing.TB, payload, message []byte, envelope func(sig []byte) []byte) made {
+func (o *recipe) make(t testing.TB, payload, message []byte, envelope func(sig []byte) []byte) signedEntry {
 	t.Helper()
 	key := ecKey(t, o.curve)
-	m := made{payload: payload, key: key, leaf: o.by.certify(t, o.identity, o.issuer, o.since, key.Public(), o.ctlog)}
+	m := signedEntry{payload: payload, key: key, leaf: o.by.certify(t, o.identity, o.issuer, o.since, key.Public(), o.ctlog)}
 	m.sig = sign(t, key, message)
 	verifier := []byte(pemOf("CERTIFICATE", string(m.leaf.Raw)))
 	kind, spec := hashedrekord(payload, m.sig, verifier)
@@ -91,8 +91,8 @@ func (o *recipe) make(t testing.TB, payload, message []byte, envelope func(sig [
 	if o.entry != nil {
 		kind, spec = o.entry(kind, spec)
 	}
-	if m.entry = o.rekor.enter(t, o.logged, kind, spec); o.tiled {
-		m.entry = o.rekor.enterTile(t, message, m.sig, m.leaf)
+	if m.entry = o.rekor.addEntry(t, o.logged, kind, spec); o.tiled {
+		m.entry = o.rekor.addTileEntry(t, message, m.sig, m.leaf)
 	}
 	if o.stamped {
 		var err error
@@ -273,7 +273,7 @@ func judge(t *testing.T, got source.Verification, err error, want, signer string
 	if !errors.Is(err, source.ErrVerification) || got != (source.Verification{}) {
 		t.Errorf("got %+v and the error %v, want one that a signature is refused", got, err)
 	}
-	if missing := lacks(err, want); missing != nil {
+	if missing := missingParts(err, want); missing != nil {
 		t.Errorf("error %v\nlacks %q", err, missing)
 	}
 }
@@ -469,10 +469,10 @@ func TestHostileLog(t *testing.T) {
 // they use a key before they check whether it is trusted.
 func TestGiantKeys(t *testing.T) {
 	s := newSigstore(t)
-	key := giant(t, 64<<13)
+	key := hugeRSAKey(t, 64<<13)
 	c := s.certify(t, identity, issuer, time.Now(), key, nil)
 	const want = "RSA key of 524288 bits, more than the limit of 8192"
-	small := giant(t, 10_000)
+	small := hugeRSAKey(t, 10_000)
 	const wantSmall = "RSA key of 10000 bits, more than the limit of 8192"
 	entry := func(change func(spec map[string]any)) func(*recipe) {
 		return func(o *recipe) {

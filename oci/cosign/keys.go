@@ -32,8 +32,8 @@ import (
 
 // A key is a trusted public key.
 type key struct {
-	public crypto.PublicKey
-	print  string // its fingerprint, SHA256:BASE64, of the PKIX form
+	public      crypto.PublicKey
+	fingerprint string // its fingerprint, SHA256:BASE64, of the PKIX form
 }
 
 // readKeys reads the keys in the entries *.pub of spec.verify.secretRef. The error names
@@ -81,7 +81,7 @@ func parseKey(data []byte) (key, error) {
 	if err != nil {
 		return key{}, fmt.Errorf("holds no public key: %w", err)
 	}
-	if err := fit(public); err != nil {
+	if err := checkKey(public); err != nil {
 		return key{}, err
 	}
 	canonical, err := x509.MarshalPKIXPublicKey(public)
@@ -95,8 +95,8 @@ var parsers = map[string]func([]byte) (any, error){
 	"RSA PUBLIC KEY": func(der []byte) (any, error) { return x509.ParsePKCS1PublicKey(der) },
 }
 
-// fit returns an error unless public is a supported key of sufficient strength.
-func fit(public crypto.PublicKey) error {
+// checkKey returns an error unless public is a supported key of sufficient strength.
+func checkKey(public crypto.PublicKey) error {
 	switch k := public.(type) {
 	case *ecdsa.PublicKey:
 		if k.Curve == elliptic.P224() {
@@ -113,18 +113,18 @@ func fit(public crypto.PublicKey) error {
 	return nil
 }
 
-// byKey is a [judge] that trusts v.keys.
-func (v *verifier) byKey(s *signature) (string, error) {
+// verifyByKey is a [judge] that trusts v.keys.
+func (v *verifier) verifyByKey(s *signature) (string, error) {
 	for _, k := range v.keys {
-		if k.made(s.made, s.message) {
-			return k.print, nil
+		if k.verifies(s.sig, s.message) {
+			return k.fingerprint, nil
 		}
 	}
 	switch {
 	case s.keyless:
 		return "", attempt.Refuse("it was made with a certificate, not with a key: spec.verify.matchOIDCIdentity without secretRef can allow its owner")
 	case len(v.keys) == 1:
-		return "", attempt.Refuse("it was not made with the key %s, or not of this", v.keys[0].print)
+		return "", attempt.Refuse("it was not made with the key %s, or not of this", v.keys[0].fingerprint)
 	}
 	return "", attempt.Refuse("it was made with none of the %d keys, or not of this", len(v.keys))
 }
@@ -133,8 +133,8 @@ func (v *verifier) byKey(s *signature) (string, error) {
 // which one they use with which key.
 var hashes = []crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512}
 
-// made reports whether sig is a signature of message by k.
-func (k key) made(sig, message []byte) bool {
+// verifies reports whether sig is a signature of message by k.
+func (k key) verifies(sig, message []byte) bool {
 	if public, is := k.public.(ed25519.PublicKey); is {
 		sum := sum(crypto.SHA512, message)
 		return ed25519.Verify(public, message, sig) ||

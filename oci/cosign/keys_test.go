@@ -93,14 +93,14 @@ func TestKeysAreRead(t *testing.T) {
 		"private key":       {[]string{"a.pub", secretText}, "holds a private key"},
 		"two keys":          {[]string{"a.pub", good + good}, "holds more than one PEM block"},
 		"weak RSA":          {[]string{"a.pub", publicPEM(t, weak.Public())}, "RSA key of 1024 bits, want 2048 to 8192"},
-		"giant RSA":         {[]string{"a.pub", publicPEM(t, giant(t, 10_000))}, "RSA key of 10000 bits, want 2048 to 8192"},
+		"giant RSA":         {[]string{"a.pub", publicPEM(t, hugeRSAKey(t, 10_000))}, "RSA key of 10000 bits, want 2048 to 8192"},
 		"ECDSA on P-224":    {[]string{"a.pub", publicPEM(t, ecKey(t, elliptic.P224()).Public())}, "P-224"},
 		"X25519":            {[]string{"a.pub", x25519}, "want ECDSA, Ed25519 or RSA"},
 		"more than 64 keys": {manyKeys(good), "has 65 keys, more than the limit of 64"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := cosign.New(cosign.Config{})(r, oci.Trust{Keys: secret(test.entries...)})
-			if missing := lacks(err, test.want); missing != nil {
+			if missing := missingParts(err, test.want); missing != nil {
 				t.Errorf("error %v lacks %q", err, missing)
 			}
 			if errors.Is(err, source.ErrInvalid) {
@@ -145,8 +145,8 @@ func ecKey(t testing.TB, c elliptic.Curve) *ecdsa.PrivateKey {
 	return k
 }
 
-// giant returns an RSA key with this number of bits, without a private key.
-func giant(t testing.TB, bits uint) *rsa.PublicKey {
+// hugeRSAKey returns an RSA key with this number of bits, without a private key.
+func hugeRSAKey(t testing.TB, bits uint) *rsa.PublicKey {
 	t.Helper()
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), bits-1))
 	must(t, err)
@@ -185,7 +185,7 @@ func TestIdentitiesAreRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := cosign.New(cosign.Config{})(r, test.trust)
-			if missing := lacks(err, test.want); missing != nil || errors.Is(err, source.ErrInvalid) != test.invalid {
+			if missing := missingParts(err, test.want); missing != nil || errors.Is(err, source.ErrInvalid) != test.invalid {
 				t.Errorf("error %v lacks %q; that the spec is wrong: %t, want %t", err, missing, errors.Is(err, source.ErrInvalid), test.invalid)
 			}
 		})
@@ -333,8 +333,8 @@ func recorded(t testing.TB, names ...string) oci.Trust {
 
 var must = testenv.Must
 
-// lacks returns the parts of wants, separated by |, that the text of err does not contain.
-func lacks(err error, wants string) (missing []string) {
+// missingParts returns the parts of wants, separated by |, that the text of err does not contain.
+func missingParts(err error, wants string) (missing []string) {
 	for want := range strings.SplitSeq(wants, "|") {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			missing = append(missing, want)

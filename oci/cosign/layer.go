@@ -51,8 +51,8 @@ const (
 const maxTag = 128 // characters (distribution specification 1.1, "Pulling manifests")
 
 // layers lists the signatures in the manifest of the signature tag of subject.
-func (v *verifier) layers(ctx context.Context, subject ocispec.Descriptor) iter.Seq[found] {
-	return func(yield func(found) bool) {
+func (v *verifier) layers(ctx context.Context, subject ocispec.Descriptor) iter.Seq[candidate] {
+	return func(yield func(candidate) bool) {
 		tag := strings.Replace(subject.Digest.String(), ":", "-", 1) + ".sig"
 		if len(tag) > maxTag {
 			return // sha512 digests have no signature tag
@@ -70,7 +70,7 @@ func (v *verifier) layers(ctx context.Context, subject ocispec.Descriptor) iter.
 		}
 		for i, layer := range m.Layers[:min(len(m.Layers), maxSignatures)] {
 			s, err := v.layer(ctx, layer)
-			if !yield(found{fmt.Sprintf("signature %d of the tag", i+1), s, err}) {
+			if !yield(candidate{fmt.Sprintf("signature %d of the tag", i+1), s, err}) {
 				return
 			}
 		}
@@ -78,7 +78,7 @@ func (v *verifier) layers(ctx context.Context, subject ocispec.Descriptor) iter.
 			err = attempt.Refuse("it has %d signatures, more than the limit of %d", len(m.Layers), maxSignatures)
 		}
 		if err != nil {
-			yield(found{place: "tag " + tag, err: err})
+			yield(candidate{location: "tag " + tag, err: err})
 		}
 	}
 }
@@ -99,9 +99,9 @@ func (v *verifier) layer(ctx context.Context, d ocispec.Descriptor) (*signature,
 	return &signature{
 		payload: payload,
 		message: payload,
-		made:    made,
+		sig:     made,
 		keyless: d.Annotations[certificateKey] != "",
-		claim:   simple,
+		claim:   checkSimplePayload,
 		entity:  func() (*entity, error) { return layerEntity(payload, made, d.Annotations) },
 		policy:  verify.WithArtifact(bytes.NewReader(payload)),
 	}, nil
@@ -165,7 +165,7 @@ func decodePEM(text string) (all []*x509.Certificate, err error) {
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err == nil {
-			err = light(c.PublicKey)
+			err = checkKeySize(c.PublicKey)
 		}
 		if err != nil {
 			return nil, err
@@ -217,8 +217,8 @@ func readTimestamp(m *protobundle.VerificationMaterial, text string) error {
 	return err
 }
 
-// simple checks that payload is a simple signing payload about subject.
-func simple(payload []byte, subject digest.Digest) error {
+// checkSimplePayload checks that payload is a simple signing payload about subject.
+func checkSimplePayload(payload []byte, subject digest.Digest) error {
 	var p struct {
 		Critical struct {
 			Image struct {
@@ -253,32 +253,32 @@ const (
 	maxDepth = 32       // nesting of the ASN.1 of a timestamp
 )
 
-// light returns an error if key is an RSA key of more than maxBits bits.
-func light(key crypto.PublicKey) error {
+// checkKeySize returns an error if key is an RSA key of more than maxBits bits.
+func checkKeySize(key crypto.PublicKey) error {
 	if k, is := key.(*rsa.PublicKey); is && k.N.BitLen() > maxBits {
 		return fmt.Errorf("it holds an RSA key of %d bits, more than the limit of %d", k.N.BitLen(), maxBits)
 	}
 	return nil
 }
 
-// lightBundle checks the size of the keys in the log entries and timestamps of a bundle.
-func lightBundle(b *protobundle.Bundle) error {
+// checkBundleSize checks the size of the keys in the log entries and timestamps of a bundle.
+func checkBundleSize(b *protobundle.Bundle) error {
 	material := b.GetVerificationMaterial()
 	for _, e := range material.GetTlogEntries() {
-		if err := lightEntry(e.GetCanonicalizedBody()); err != nil {
+		if err := checkEntrySize(e.GetCanonicalizedBody()); err != nil {
 			return fmt.Errorf("its entry in a log: %w", err)
 		}
 	}
 	for _, s := range material.GetTimestampVerificationData().GetRfc3161Timestamps() {
-		if err := lightStamp(s.GetSignedTimestamp()); err != nil {
+		if err := checkTimestampSize(s.GetSignedTimestamp()); err != nil {
 			return fmt.Errorf("its timestamp: %w", err)
 		}
 	}
 	return nil
 }
 
-// lightEntry checks the size of the body of an entry of Rekor, and of all keys in it.
-func lightEntry(body []byte) error {
+// checkEntrySize checks the size of the body of an entry of Rekor, and of all keys in it.
+func checkEntrySize(body []byte) error {
 	if len(body) > maxEntry {
 		return fmt.Errorf("it has %d bytes, more than the limit of %d", len(body), maxEntry)
 	}
@@ -292,43 +292,43 @@ func lightEntry(body []byte) error {
 		}
 		text, _ := token.(string)
 		if data, err := base64.StdEncoding.DecodeString(text); err == nil {
-			if err := lightPEM(data); err != nil {
+			if err := checkPEMSize(data); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// lightPEM checks the size of the keys in text, which may be PEM.
-func lightPEM(text []byte) error {
+// checkPEMSize checks the size of the keys in text, which may be PEM.
+func checkPEMSize(text []byte) error {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		if err := lightDER(block.Bytes); err != nil {
+		if err := checkDERSize(block.Bytes); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lightDER checks the size of the key in der, if that is a certificate or a key.
-func lightDER(der []byte) error {
+// checkDERSize checks the size of the key in der, if that is a certificate or a key.
+func checkDERSize(der []byte) error {
 	if c, err := x509.ParseCertificate(der); err == nil {
-		return light(c.PublicKey)
+		return checkKeySize(c.PublicKey)
 	}
 	for _, read := range parsers {
 		if key, err := read(der); err == nil {
-			return light(key)
+			return checkKeySize(key)
 		}
 	}
 	return nil
 }
 
-// lightStamp checks the size and nesting of the response of a timestamp authority (RFC 3161,
+// checkTimestampSize checks the size and nesting of the response of a timestamp authority (RFC 3161,
 // section 2.4.2), and the size of the keys in it.
-func lightStamp(der []byte) error {
+func checkTimestampSize(der []byte) error {
 	if len(der) > maxStamp {
 		return fmt.Errorf("it has %d bytes, more than the limit of %d", len(der), maxStamp)
 	}
-	if err := shallow(der, maxDepth); err != nil {
+	if err := checkDepth(der, maxDepth); err != nil {
 		return err
 	}
 	var answer struct {
@@ -343,15 +343,15 @@ func lightStamp(der []byte) error {
 		return err
 	}
 	for _, c := range token.Certificates {
-		if err := light(c.PublicKey); err != nil {
+		if err := checkKeySize(c.PublicKey); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// shallow returns an error unless der is DER, nested no deeper than depth.
-func shallow(der []byte, depth int) error {
+// checkDepth returns an error unless der is DER, nested no deeper than depth.
+func checkDepth(der []byte, depth int) error {
 	for len(der) > 0 {
 		var v asn1.RawValue
 		rest, err := asn1.Unmarshal(der, &v)
@@ -359,7 +359,7 @@ func shallow(der []byte, depth int) error {
 			if depth == 0 {
 				return fmt.Errorf("its ASN.1 is nested deeper than the limit of %d", maxDepth)
 			}
-			err = shallow(v.Bytes, depth-1)
+			err = checkDepth(v.Bytes, depth-1)
 		}
 		if err != nil {
 			return err
@@ -386,7 +386,7 @@ func readRoot(data []byte) (*root.TrustedRoot, error) {
 		}
 	}
 	for _, der := range keys {
-		if err := lightDER(der); err != nil {
+		if err := checkDERSize(der); err != nil {
 			return nil, err
 		}
 	}

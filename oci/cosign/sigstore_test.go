@@ -140,12 +140,12 @@ func (s *sigstore) certify(t testing.TB, subject, issuer string, since time.Time
 	if by == nil {
 		return c
 	}
-	template.ExtraExtensions = append(template.ExtraExtensions, s.seen(t, *by, c.RawTBSCertificate))
+	template.ExtraExtensions = append(template.ExtraExtensions, s.sctExtension(t, *by, c.RawTBSCertificate))
 	return issue()
 }
 
-// seen returns the extension with a log's signed certificate timestamp.
-func (s *sigstore) seen(t testing.TB, by log, tbs []byte) pkix.Extension {
+// sctExtension returns the extension with a log's signed certificate timestamp.
+func (s *sigstore) sctExtension(t testing.TB, by log, tbs []byte) pkix.Extension {
 	t.Helper()
 	sct := ct.SignedCertificateTimestamp{SCTVersion: ct.V1, Timestamp: uint64(time.Now().Add(-time.Minute).UnixMilli())}
 	copy(sct.LogID.KeyID[:], by.id())
@@ -192,8 +192,8 @@ func dsseEntry(envelope, payload, made, verifier []byte) (kind string, spec map[
 	}
 }
 
-// enter returns the only entry of a log, with an inclusion promise and an inclusion proof.
-func (l log) enter(t testing.TB, at time.Time, kind string, spec any) *protorekor.TransparencyLogEntry {
+// addEntry returns the only entry of a log, with an inclusion promise and an inclusion proof.
+func (l log) addEntry(t testing.TB, at time.Time, kind string, spec any) *protorekor.TransparencyLogEntry {
 	t.Helper()
 	body := canonical(t, map[string]any{"apiVersion": "0.0.1", "kind": kind, "spec": spec})
 	e := &protorekor.TransparencyLogEntry{
@@ -220,9 +220,9 @@ func (l log) promise(t testing.TB, e *protorekor.TransparencyLogEntry) []byte {
 	}))
 }
 
-// enterTile returns an entry in the format of the second version of Rekor: with a proof and
+// addTileEntry returns an entry in the format of the second version of Rekor: with a proof and
 // without a time.
-func (l log) enterTile(t testing.TB, message, made []byte, c *x509.Certificate) *protorekor.TransparencyLogEntry {
+func (l log) addTileEntry(t testing.TB, message, made []byte, c *x509.Certificate) *protorekor.TransparencyLogEntry {
 	t.Helper()
 	sum := sha256.Sum256(message)
 	text, err := protojson.Marshal(&rekortiles.Entry{ApiVersion: "0.0.2", Kind: "hashedrekord", Spec: &rekortiles.Spec{Spec: &rekortiles.Spec_HashedRekordV002{

@@ -153,8 +153,8 @@ func (c *clock) pass(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// A mirrored test has a keyless signature, a mirror with the trusted root, and a technology.
-type mirrored struct {
+// A mirrorTest test has a keyless signature, a mirror with the trusted root, and a technology.
+type mirrorTest struct {
 	t *testing.T
 	s *sigstore
 	m *mirror
@@ -166,11 +166,11 @@ type mirrored struct {
 	subject ocispec.Descriptor
 }
 
-func newMirrored(t *testing.T, change func(*mirrored)) *mirrored {
+func newMirrorTest(t *testing.T, change func(*mirrorTest)) *mirrorTest {
 	t.Helper()
 	s := newSigstore(t)
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	l := &mirrored{t: t, s: s, m: newMirror(t, s.trustedRoot(t)), c: &clock{now: time.Now()}, repo: connect(t, g, "app"), subject: subjectOf(g, "app")}
+	l := &mirrorTest{t: t, s: s, m: newMirror(t, s.trustedRoot(t)), c: &clock{now: time.Now()}, repo: connect(t, g, "app"), subject: subjectOf(g, "app")}
 	attach(t, g, "app", l.subject, s.good(l.subject.Digest).bundle(t))
 	l.Config = cosign.Config{Mirror: l.m.url, Anchor: l.m.anchor, Now: l.c.Now}
 	if change != nil {
@@ -181,7 +181,7 @@ func newMirrored(t *testing.T, change func(*mirrored)) *mirrored {
 	return l
 }
 
-func (l *mirrored) verify(ctx context.Context) error {
+func (l *mirrorTest) verify(ctx context.Context) error {
 	v, err := l.make(l.repo, l.trust)
 	if err != nil {
 		return err
@@ -191,22 +191,22 @@ func (l *mirrored) verify(ctx context.Context) error {
 }
 
 // expect verifies the signature, and checks the error and whether the mirror was contacted.
-func (l *mirrored) expect(want string, asked bool) {
+func (l *mirrorTest) expect(want string, asked bool) {
 	l.t.Helper()
 	l.m.asked()
 	err := l.verify(l.t.Context())
 	switch {
 	case want == "" && err != nil:
 		l.t.Errorf("error %v", err)
-	case want != "" && lacks(err, want) != nil:
-		l.t.Errorf("error %v lacks %q", err, lacks(err, want))
+	case want != "" && missingParts(err, want) != nil:
+		l.t.Errorf("error %v lacks %q", err, missingParts(err, want))
 	}
 	testenv.Equal(l.t, l.m.asked() > 0, asked, "the mirror was asked")
 }
 
 // TestMirrorIsAskedOnce checks that the mirror is contacted again only after a day.
 func TestMirrorIsAskedOnce(t *testing.T) {
-	l := newMirrored(t, nil)
+	l := newMirrorTest(t, nil)
 	l.expect("", true)
 	l.c.pass(23 * time.Hour)
 	l.expect("", false)
@@ -217,7 +217,7 @@ func TestMirrorIsAskedOnce(t *testing.T) {
 // TestKeysNeedNoMirror checks that the mirror is not contacted with keys, or with a root in a
 // Secret.
 func TestKeysNeedNoMirror(t *testing.T) {
-	l := newMirrored(t, nil)
+	l := newMirrorTest(t, nil)
 	l.trust.Root = secret("trusted_root.json", l.s.trustedRoot(t))
 	l.expect("", false)
 	l.trust = recorded(t, "p256")
@@ -226,7 +226,7 @@ func TestKeysNeedNoMirror(t *testing.T) {
 
 // TestNewRoot checks that a new root is fetched after keys were replaced.
 func TestNewRoot(t *testing.T) {
-	l := newMirrored(t, nil)
+	l := newMirrorTest(t, nil)
 	before := newSigstore(t).trustedRoot(t)
 	l.m.publish(before)
 	l.expect("it comes with no entry of a trusted log", true)
@@ -240,7 +240,7 @@ func TestNewRoot(t *testing.T) {
 // TestRefusalAsksTheMirror checks that an invalid signature causes a fetch of the root, at most
 // once a minute.
 func TestRefusalAsksTheMirror(t *testing.T) {
-	l := newMirrored(t, nil)
+	l := newMirrorTest(t, nil)
 	l.expect("", true)
 	l.trust.Identities = []source.OIDCIdentityMatch{{Issuer: "nobody", Subject: "nobody"}}
 	l.c.pass(time.Minute)
@@ -255,7 +255,7 @@ func TestRefusalAsksTheMirror(t *testing.T) {
 
 // TestMirrorFails tests a mirror that answers with errors.
 func TestMirrorFails(t *testing.T) {
-	l := newMirrored(t, nil)
+	l := newMirrorTest(t, nil)
 	const want = "spec.verify.trustedRootSecretRef needs no network|502"
 	l.m.set(func() { l.m.fail = http.StatusBadGateway })
 	l.expect(want+"|"+l.m.url, true)
@@ -273,24 +273,24 @@ func TestMirrorFails(t *testing.T) {
 
 // TestMirrorIsNotTrusted tests a mirror with files that are not validly signed.
 func TestMirrorIsNotTrusted(t *testing.T) {
-	for name, spoil := range map[string]func(*mirrored){
-		"another anchor": func(l *mirrored) { l.Anchor = newMirror(t, "{}").anchor },
-		"no anchor":      func(l *mirrored) { l.Anchor = []byte("{}") },
-		"tampered target": func(l *mirrored) {
+	for name, spoil := range map[string]func(*mirrorTest){
+		"another anchor": func(l *mirrorTest) { l.Anchor = newMirror(t, "{}").anchor },
+		"no anchor":      func(l *mirrorTest) { l.Anchor = []byte("{}") },
+		"tampered target": func(l *mirrorTest) {
 			for path := range l.m.files {
 				if strings.HasPrefix(path, "/targets/") {
 					l.m.files[path] = []byte(newSigstore(t).trustedRoot(t))
 				}
 			}
 		},
-		"unsigned timestamp": func(l *mirrored) { l.m.files["/timestamp.json"] = []byte(`{"signed":{},"signatures":[]}`) },
-		"endless timestamp":  func(l *mirrored) { l.m.files["/timestamp.json"] = []byte(strings.Repeat(" ", 1<<20)) },
-		"broken target":      func(l *mirrored) { l.m.publish("{}") },
+		"unsigned timestamp": func(l *mirrorTest) { l.m.files["/timestamp.json"] = []byte(`{"signed":{},"signatures":[]}`) },
+		"endless timestamp":  func(l *mirrorTest) { l.m.files["/timestamp.json"] = []byte(strings.Repeat(" ", 1<<20)) },
+		"broken target":      func(l *mirrorTest) { l.m.publish("{}") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newMirrored(t, spoil)
+			l := newMirrorTest(t, spoil)
 			err := l.verify(l.t.Context())
-			if missing := lacks(err, "read the trusted root of Sigstore from "); missing != nil || errors.Is(err, source.ErrVerification) {
+			if missing := missingParts(err, "read the trusted root of Sigstore from "); missing != nil || errors.Is(err, source.ErrVerification) {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -300,7 +300,7 @@ func TestMirrorIsNotTrusted(t *testing.T) {
 // TestMirrorStalls tests verifications that wait for the mirror until they are canceled.
 // A later verification sends its own requests and does not wait for them.
 func TestMirrorStalls(t *testing.T) {
-	l := newMirrored(t, nil)
+	l := newMirrorTest(t, nil)
 	hold := make(chan struct{})
 	defer close(hold)
 	l.m.set(func() { l.m.hold = hold })
@@ -324,7 +324,7 @@ func TestMirrorStalls(t *testing.T) {
 // TestAtOnce runs concurrent verifications: with separate verifiers, with a shared one, and
 // with a shared one whose root is in a Secret.
 func TestAtOnce(t *testing.T) {
-	l := newMirrored(t, nil)
+	l := newMirrorTest(t, nil)
 	must(t, l.verify(t.Context()))
 	each := l.m.asked()
 	l.c.pass(25 * time.Hour)
@@ -358,7 +358,7 @@ func TestCache(t *testing.T) {
 		t.Setenv(name, home)
 	}
 	dir := t.TempDir()
-	l := newMirrored(t, func(l *mirrored) { l.Cache = dir })
+	l := newMirrorTest(t, func(l *mirrorTest) { l.Cache = dir })
 	l.expect("", true)
 	l.make = cosign.New(l.Config) // as in another process
 	l.expect("", false)
@@ -367,7 +367,7 @@ func TestCache(t *testing.T) {
 	l.trust.Identities = []source.OIDCIdentityMatch{{Issuer: "nobody", Subject: "nobody"}}
 	l.expect("which matches no entry", true) // the cache may be outdated
 
-	l = newMirrored(t, nil)
+	l = newMirrorTest(t, nil)
 	l.expect("", true)
 	l.make = cosign.New(l.Config)
 	l.expect("", true)

@@ -135,8 +135,8 @@ func readSignature(ctx context.Context, r *oci.Repository, d ocispec.Descriptor)
 // A judge verifies envelopes by one statement of a trust policy.
 type judge struct {
 	statement
-	verifier  notation.Verifier
-	inquirers map[trustpolicy.ValidationType]*revocationChecker // by the check that uses it
+	verifier   notation.Verifier
+	revocation map[trustpolicy.ValidationType]*revocationChecker // by the check that uses it
 }
 
 // judge returns the judge of a statement. It uses web to check revocation.
@@ -162,7 +162,7 @@ func (j *judge) verify(ctx context.Context, subject ocispec.Descriptor, envelope
 	if err := checkEnvelope(envelope, mediaType); err != nil {
 		return source.Verification{}, err
 	}
-	for _, q := range j.inquirers {
+	for _, q := range j.revocation {
 		q.cause = "" // clear the result of the previous signature
 	}
 	outcome, err := j.verifier.Verify(ctx, subject, envelope, notation.VerifierVerifyOptions{
@@ -187,7 +187,7 @@ func (j *judge) why(outcome *notation.VerificationOutcome, subject ocispec.Descr
 	for _, r := range outcome.VerificationResults {
 		switch {
 		case r.Error == nil || r.Action != trustpolicy.ActionEnforce:
-		case j.unanswered(r) != "": // the signature may be valid
+		case j.revocationUnknown(r) != "": // the signature may be valid
 			return fmt.Errorf("%s: %s", r.Type, j.text(r))
 		default:
 			return attempt.Refuse("%s: %s", r.Type, j.text(r))
@@ -220,16 +220,16 @@ func target(content *signature.EnvelopeContent) ocispec.Descriptor {
 // text returns the error of a check as text.
 func (j *judge) text(r *notation.ValidationResult) string {
 	text := r.Error.Error()
-	if cause := j.unanswered(r); cause != "" {
+	if cause := j.revocationUnknown(r); cause != "" {
 		text += ": " + cause
 	}
 	return attempt.Clip(text)
 }
 
-// unanswered returns why the revocation status is unknown; it returns "" if it is known or r
+// revocationUnknown returns why the revocation status is unknown; it returns "" if it is known or r
 // is about another check.
-func (j *judge) unanswered(r *notation.ValidationResult) string {
-	if q := j.inquirers[r.Type]; q != nil {
+func (j *judge) revocationUnknown(r *notation.ValidationResult) string {
+	if q := j.revocation[r.Type]; q != nil {
 		return q.cause
 	}
 	return ""
@@ -257,7 +257,7 @@ func (j *judge) verified(outcome *notation.VerificationOutcome, subject ocispec.
 		v.Ignored = true
 		v.Message = fmt.Sprintf("no trusted identity vouches for the signature of '%s' at level %s", subject.Digest, j.level.Name)
 	}
-	if checks := j.lenient(); checks != "" {
+	if checks := j.unenforced(); checks != "" {
 		v.Message += ", which does not enforce " + checks
 	}
 	if len(failed) > 0 {
@@ -276,14 +276,14 @@ const (
 
 const timestampHeader = "io.cncf.notary.timestampSignature"
 
-// unsigned has the unsigned attributes of an envelope.
-type unsigned struct {
+// unsignedAttributes has the unsigned attributes of an envelope.
+type unsignedAttributes struct {
 	chain     [][]byte // certificates, DER
 	timestamp []byte   // RFC 3161
 }
 
 // formats maps the media types of supported envelopes to their decoders.
-var formats = map[string]func([]byte) (unsigned, error){
+var formats = map[string]func([]byte) (unsignedAttributes, error){
 	jws.MediaTypeEnvelope:  decodeJWS,
 	cose.MediaTypeEnvelope: decodeCOSE,
 }
@@ -341,7 +341,7 @@ func keyBits(c *x509.Certificate) int {
 	return 0
 }
 
-func decodeJWS(envelope []byte) (unsigned, error) {
+func decodeJWS(envelope []byte) (unsignedAttributes, error) {
 	var e struct {
 		Header struct {
 			Chain     [][]byte `json:"x5c"`
@@ -349,15 +349,15 @@ func decodeJWS(envelope []byte) (unsigned, error) {
 		} `json:"header"`
 	}
 	err := json.Unmarshal(envelope, &e)
-	return unsigned{e.Header.Chain, e.Header.Timestamp}, err
+	return unsignedAttributes{e.Header.Chain, e.Header.Timestamp}, err
 }
 
-func decodeCOSE(envelope []byte) (unsigned, error) {
+func decodeCOSE(envelope []byte) (unsignedAttributes, error) {
 	var m gocose.Sign1Message
 	if err := m.UnmarshalCBOR(envelope); err != nil {
-		return unsigned{}, err
+		return unsignedAttributes{}, err
 	}
-	var u unsigned
+	var u unsignedAttributes
 	chain, _ := m.Headers.Unprotected[gocose.HeaderLabelX5Chain].([]any)
 	for _, c := range chain {
 		der, _ := c.([]byte)

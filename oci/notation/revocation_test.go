@@ -49,8 +49,8 @@ func newRevocationServer(t *testing.T, answer func(r *http.Request) ([]byte, err
 	return d
 }
 
-// newResponder returns an OCSP server that answers with status for the certificates of ca.
-func newResponder(t *testing.T, ca *identity, status int) *revocationServer {
+// newOCSPServer returns an OCSP server that answers with status for the certificates of ca.
+func newOCSPServer(t *testing.T, ca *identity, status int) *revocationServer {
 	return newRevocationServer(t, func(r *http.Request) ([]byte, error) {
 		return ocsp.CreateResponse(ca.cert, ca.cert, ocsp.Response{
 			Status: status, SerialNumber: serial(r), ThisUpdate: time.Now().Add(-time.Hour), NextUpdate: time.Now().Add(time.Hour), RevokedAt: time.Now().Add(-time.Hour),
@@ -71,8 +71,8 @@ func serial(r *http.Request) *big.Int {
 	return req.SerialNumber
 }
 
-// newLister returns a server for a CRL of ca with the serial numbers revoked.
-func newLister(t *testing.T, ca *identity, revoked ...*big.Int) *revocationServer {
+// newCRLServer returns a server for a CRL of ca with the serial numbers revoked.
+func newCRLServer(t *testing.T, ca *identity, revoked ...*big.Int) *revocationServer {
 	list := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now().Add(-time.Hour), NextUpdate: time.Now().Add(time.Hour)}
 	for _, n := range revoked {
 		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: n, RevocationTime: time.Now().Add(-time.Hour)})
@@ -98,14 +98,14 @@ func TestRevocation(t *testing.T) {
 			}
 		}
 	}
-	good, bad := newResponder(t, ca, ocsp.Good), newResponder(t, ca, ocsp.Revoked)
-	foreign := newResponder(t, other, ocsp.Good)
-	list := newLister(t, ca, big.NewInt(1000))
+	good, bad := newOCSPServer(t, ca, ocsp.Good), newOCSPServer(t, ca, ocsp.Revoked)
+	foreign := newOCSPServer(t, other, ocsp.Good)
+	list := newCRLServer(t, ca, big.NewInt(1000))
 	middle := issue(t, ca, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "middle", Organization: []string{"Test"}, Province: []string{"BE"}, Country: []string{"DE"}},
 		IsCA:    true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, OCSPServer: []string{down.URL},
 	})
-	revoking := newResponder(t, middle, ocsp.Revoked)
+	revoking := newOCSPServer(t, middle, ocsp.Revoked)
 	skip := level("strict")
 	skip.Level.Override = map[string]string{"revocation": "skip"}
 	for _, c := range []struct {
@@ -260,23 +260,23 @@ func token(t testing.TB, info []byte, certs [][]byte, signers ...*identity) []by
 	return text
 }
 
-// A clock is a timestamping authority with a fixed time.
-type clock struct {
+// A timestampAuthority is a timestamping authority with a fixed time.
+type timestampAuthority struct {
 	t  *testing.T
 	id *identity
 	at time.Time
 }
 
-// newClock returns a timestamping authority with a certificate of issuer.
-func newClock(t *testing.T, issuer *identity, at time.Time) *clock {
+// newTimestampAuthority returns a timestamping authority with a certificate of issuer.
+func newTimestampAuthority(t *testing.T, issuer *identity, at time.Time) *timestampAuthority {
 	usage := der(t, []asn1.ObjectIdentifier{oidTimeStamping})
-	return &clock{t, newSigner(t, issuer, "clock", func(c *x509.Certificate) {
+	return &timestampAuthority{t, newSigner(t, issuer, "clock", func(c *x509.Certificate) {
 		c.ExtKeyUsage, c.ExtraExtensions = nil, []pkix.Extension{{Id: oidExtKeyUsage, Critical: true, Value: usage}}
 	}), at}
 }
 
 // Timestamp implements [tspclient.Timestamper].
-func (c *clock) Timestamp(_ context.Context, req *tspclient.Request) (*tspclient.Response, error) {
+func (c *timestampAuthority) Timestamp(_ context.Context, req *tspclient.Request) (*tspclient.Response, error) {
 	info := der(c.t, tspclient.TSTInfo{Version: 1, Policy: asn1.ObjectIdentifier{1, 2, 3}, MessageImprint: req.MessageImprint,
 		SerialNumber: big.NewInt(1), GenTime: c.at.UTC().Truncate(time.Second), Nonce: req.Nonce})
 	text := token(c.t, info, [][]byte{c.id.cert.Raw}, c.id)
@@ -310,7 +310,7 @@ func TestTimestamp(t *testing.T) {
 				s := newRepository(t, testenv.RegistryConfig{})
 				subject := s.artifact("hello")
 				s.attach(subject, mediaType, short.sign(t, subject, mediaType, func(r *signature.SignRequest) {
-					r.SigningTime, r.Timestamper = time.Now().Add(-3*time.Hour), newClock(t, c.issuer, time.Now().Add(-c.at))
+					r.SigningTime, r.Timestamper = time.Now().Add(-3*time.Hour), newTimestampAuthority(t, c.issuer, time.Now().Add(-c.at))
 					r.TSARootCAs = x509.NewCertPool()
 					r.TSARootCAs.AddCert(c.issuer.cert)
 				}))

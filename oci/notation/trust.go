@@ -171,8 +171,8 @@ func (s statement) enforces(check trustpolicy.ValidationType) bool {
 	return s.level.Enforcement[check] == trustpolicy.ActionEnforce
 }
 
-// lenient lists the checks that the level does not enforce.
-func (s statement) lenient() string {
+// unenforced lists the checks that the level does not enforce.
+func (s statement) unenforced() string {
 	var checks []string
 	for _, check := range trustpolicy.ValidationTypes {
 		if !s.enforces(check) {

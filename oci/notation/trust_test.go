@@ -319,9 +319,9 @@ func TestHugeKeys(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeKnown checks that an error of the registry or a canceled context is not
+// TestRevocationUnknown checks that an error of the registry or a canceled context is not
 // reported as a refused signature.
-func TestWhatCannotBeKnown(t *testing.T) {
+func TestRevocationUnknown(t *testing.T) {
 	ca := authority(t, "root")
 	leaf := newSigner(t, ca, "builder", nil)
 	for _, phase := range []testenv.Phase{testenv.ListReferrers, testenv.GetManifest, testenv.GetBlob} {

@@ -185,7 +185,7 @@ func (b *builder) extract(op *operation, src fs.FS, name string) error {
 	archive, err := artifact.Read(f, b.origin.env.Limits)
 	if err == nil {
 		defer archive.Close()
-		err = b.opened(archive)
+		err = b.checkOpened(archive)
 	}
 	if err != nil {
 		return fmt.Errorf("extract %s: %w", name, err)
@@ -201,7 +201,7 @@ func (b *builder) extract(op *operation, src fs.FS, name string) error {
 		if !d.IsDir() {
 			content, err := archive.Open(inner)
 			if err == nil {
-				open, err = b.keep(content)
+				open, err = b.spoolContent(content)
 			}
 			if err != nil {
 				return err
@@ -211,9 +211,9 @@ func (b *builder) extract(op *operation, src fs.FS, name string) error {
 	})
 }
 
-// keep writes content to the spool and returns an opener of it, so that archives, of which there
+// spoolContent writes content to the spool and returns an opener of it, so that archives, of which there
 // may be many, need not stay open.
-func (b *builder) keep(content io.Reader) (_ opener, err error) {
+func (b *builder) spoolContent(content io.Reader) (_ opener, err error) {
 	if b.spool == nil {
 		if b.spool, err = b.origin.env.Limits.Spool(); err != nil {
 			return nil, err
@@ -258,7 +258,7 @@ func (b *builder) put(op *operation, d fs.DirEntry, name string, open opener, de
 	}
 	b.bytes += info.Size() - n.size
 	n.mode, n.size, n.open, n.steps = info.Mode(), info.Size(), open, append(n.steps, step)
-	return b.within(b.bytes, len(b.tree.nodes), dest)
+	return b.checkLimits(b.bytes, len(b.tree.nodes), dest)
 }
 
 // mkdir creates a folder and its parents.
@@ -274,11 +274,11 @@ func (b *builder) mkdir(name string) error {
 		return err
 	}
 	b.tree.add(&node{name: name, mode: fs.ModeDir | 0o755})
-	return b.within(b.bytes, len(b.tree.nodes), name)
+	return b.checkLimits(b.bytes, len(b.tree.nodes), name)
 }
 
-// within returns an error if the sums or the name exceed the limits.
-func (b *builder) within(bytes int64, entries int, name string) error {
+// checkLimits returns an error if the sums or the name exceed the limits.
+func (b *builder) checkLimits(bytes int64, entries int, name string) error {
 	l := b.origin.env.Limits
 	switch mostBytes, mostEntries := cmp.Or(l.Bytes, maxBytes), cmp.Or(l.Entries, maxEntries); {
 	case len(name) > maxName:
@@ -300,8 +300,8 @@ func (b *builder) open(a artifact.Artifact) (fs.FS, error) {
 	switch {
 	case err == nil:
 		b.trees[a.Digest] = tree
-		b.holding = append(b.holding, release)
-		return tree, b.opened(tree)
+		b.releases = append(b.releases, release)
+		return tree, b.checkOpened(tree)
 	case errors.Is(err, artifact.ErrFormat):
 		err = fmt.Errorf("%w: only a source whose artifact is an archive of files can be copied from", err)
 	}
@@ -309,11 +309,11 @@ func (b *builder) open(a artifact.Artifact) (fs.FS, error) {
 	return nil, err
 }
 
-// opened returns an error if the total of all opened archives exceeds the limits.
-func (b *builder) opened(tree *artifact.Tree) error {
+// checkOpened returns an error if the total of all opened archives exceeds the limits.
+func (b *builder) checkOpened(tree *artifact.Tree) error {
 	r := tree.Report()
 	b.openedBytes, b.openedEntries = b.openedBytes+r.Bytes, b.openedEntries+r.Files+r.Dirs
-	return b.within(b.openedBytes, b.openedEntries, "all that the artifact is made of")
+	return b.checkLimits(b.openedBytes, b.openedEntries, "all that the artifact is made of")
 }
 
 // merge merges a file into n.
@@ -335,10 +335,10 @@ func (b *builder) merge(n *node, open opener, step Step) error {
 	}
 	b.bytes += int64(len(text)) - n.size
 	n.size, n.steps = int64(len(text)), append(n.steps, step)
-	if n.open, err = b.keep(bytes.NewReader(text)); err != nil {
+	if n.open, err = b.spoolContent(bytes.NewReader(text)); err != nil {
 		return err
 	}
-	return b.within(b.bytes, len(b.tree.nodes), n.name)
+	return b.checkLimits(b.bytes, len(b.tree.nodes), n.name)
 }
 
 // separator matches the line before each YAML document of a file except the first.

@@ -135,12 +135,12 @@ func (o *origin) Open(ctx context.Context, rev source.Revision) (source.Content,
 
 // content is the content of an artifact. It implements [source.Explainer].
 type content struct {
-	origin  *origin
-	tree    *Tree
-	rules   *artifact.Rules
-	holding []func() // release the sources
-	spool   *os.File // extracted and merged files; nil if there are none
-	notes   []string
+	origin   *origin
+	tree     *Tree
+	rules    *artifact.Rules
+	releases []func() // release the sources
+	spool    *os.File // extracted and merged files; nil if there are none
+	notes    []string
 }
 
 // Verify implements [source.Content]. Only the sources have signatures.
@@ -161,7 +161,7 @@ func (c *content) Explain(context.Context) (fs.FS, *artifact.Rules, error) {
 
 // Close implements [source.Content].
 func (c *content) Close() error {
-	for _, end := range c.holding {
+	for _, end := range c.releases {
 		end()
 	}
 	if c.spool != nil {

@@ -128,15 +128,15 @@ func (r *fixture) put(name, archive string) *artifact.Artifact {
 	return &a
 }
 
-// made returns the origin of an output.
-func (r *fixture) made(name string) source.Origin {
+// originOf returns the origin of an output.
+func (r *fixture) originOf(name string) source.Origin {
 	r.Helper()
 	return generator.New(r.object("ExternalArtifact", name).(*source.ExternalArtifact), r.env)
 }
 
 // open returns the content of an artifact.
 func (r *fixture) open(name string) (source.Content, error) {
-	from := r.made(name)
+	from := r.originOf(name)
 	rev, _, err := from.Resolve(r.Context(), nil)
 	if err != nil {
 		return nil, err
@@ -468,7 +468,7 @@ func TestRevision(t *testing.T) {
 	run := func(step string, want ...source.Outcome) {
 		t.Helper()
 		for i, name := range []string{"web", "api"} {
-			testenv.Equal(t, r.reconcile(r.object("ExternalArtifact", name), r.made(name), states[name]), want[i], "%s: %s", step, name)
+			testenv.Equal(t, r.reconcile(r.object("ExternalArtifact", name), r.originOf(name), states[name]), want[i], "%s: %s", step, name)
 		}
 	}
 	run("first", source.Stored, source.Stored)
@@ -507,15 +507,15 @@ func TestRevision(t *testing.T) {
 	run("an artifact of another run", source.Unchanged, source.Stored)
 	testenv.Equal(t, r.object("ExternalArtifact", "api").Artifact().Digest, api.Digest)
 	r.object("Bucket", "repo").Artifact().Metadata = map[string]string{"org.opencontainers.image.revision": "main@sha1:1234"}
-	rev, _, err := r.made("web").Resolve(t.Context(), nil)
+	rev, _, err := r.originOf("web").Resolve(t.Context(), nil)
 	if err != nil || rev.Metadata["org.opencontainers.image.revision"] != "main@sha1:1234" {
 		t.Errorf("%+v %v", rev, err)
 	}
 	r.env.Pin = &source.Pin{Revision: "latest@sha256:locked"}
-	if rev, _, err = r.made("web").Resolve(t.Context(), nil); err != nil || rev.ID != "latest@sha256:locked" {
+	if rev, _, err = r.originOf("web").Resolve(t.Context(), nil); err != nil || rev.ID != "latest@sha256:locked" {
 		t.Errorf("%+v %v", rev, err)
 	}
-	_, err = r.made("web").Open(t.Context(), source.Revision{})
+	_, err = r.originOf("web").Open(t.Context(), source.Revision{})
 	testenv.ErrorSays(t, err, "resolve it again")
 }
 
@@ -534,7 +534,7 @@ func TestWaiting(t *testing.T) {
 	}
 	condition(source.Waiting, "False", "Progressing", "ExternalArtifact/apps/web is not ready: it was not made yet")
 	for _, name := range []string{"web", "api"} {
-		r.reconcile(r.object("ExternalArtifact", name), r.made(name), new(source.State))
+		r.reconcile(r.object("ExternalArtifact", name), r.originOf(name), new(source.State))
 	}
 	condition(source.Unchanged, "True", "Succeeded", "generated 2 artifact(s)")
 	made := g.Status.Inventory
@@ -547,7 +547,7 @@ func TestWaiting(t *testing.T) {
 	}
 	before := web.Artifact()
 	r.object("Bucket", "repo").Common().Artifact = nil
-	if got := r.reconcile(web, r.made("web"), new(source.State)); got != source.Waiting || web.Artifact().Digest != before.Digest {
+	if got := r.reconcile(web, r.originOf("web"), new(source.State)); got != source.Waiting || web.Artifact().Digest != before.Digest {
 		t.Errorf("%s", got)
 	}
 	if c := web.Common().Condition(source.ReadyCondition); c.Reason != "SourceFetchFailed" || !strings.Contains(c.Message, "ArtifactGenerator/apps/app: spec.sources: waiting for a dependency: Bucket/apps/repo has no artifact yet") {
@@ -559,11 +559,11 @@ func TestWaiting(t *testing.T) {
 	}
 	r.publish("repo", pack(t, tree("web/a", "2")))
 	must(t, r.store.Withdraw(*r.object("Bucket", "repo").Artifact()))
-	if got := r.reconcile(web, r.made("web"), new(source.State)); got != source.Waiting {
+	if got := r.reconcile(web, r.originOf("web"), new(source.State)); got != source.Waiting {
 		t.Errorf("%s, %+v", got, web.Common().Conditions)
 	}
 	web.(*source.ExternalArtifact).Composed.Sources[0] = source.GeneratorSource{Alias: "repo", Kind: "ExternalArtifact", Namespace: "apps", Name: "web"}
-	if got := r.reconcile(web, r.made("web"), new(source.State)); got != source.Stalled || web.Common().Condition(source.ReadyCondition).Reason != "ValidationFailed" {
+	if got := r.reconcile(web, r.originOf("web"), new(source.State)); got != source.Stalled || web.Common().Condition(source.ReadyCondition).Reason != "ValidationFailed" {
 		t.Errorf("%s, %+v", got, web.Common().Conditions)
 	}
 	condition(source.Stalled, "False", "ValidationFailed", "made of itself")
@@ -601,13 +601,13 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// counted counts how often artifacts are opened.
-type counted struct {
+// countingSources counts how often artifacts are opened.
+type countingSources struct {
 	source.Sources
 	opened *atomic.Int32
 }
 
-func (c counted) Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, error) {
+func (c countingSources) Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, error) {
 	c.opened.Add(1)
 	return c.Sources.Open(ctx, a)
 }
@@ -618,7 +618,7 @@ func TestArchives(t *testing.T) {
 	archives, opened := new(source.Archives), new(atomic.Int32)
 	defer archives.Close()
 	whole := r.env
-	r.env.Archives, r.env.Sources = archives, counted{r.env.Sources, opened}
+	r.env.Archives, r.env.Sources = archives, countingSources{r.env.Sources, opened}
 	var all sync.WaitGroup
 	for _, name := range []string{"web", "api", "web"} {
 		all.Go(func() {

@@ -61,8 +61,8 @@ func New(obj source.Object) (Entry, error) {
 	return e, err
 }
 
-// Open reports whether e pins only the state of the origin, and no digest of the artifact.
-func (e Entry) Open() bool { return e.Content == "" && e.Digest == "" }
+// OriginOnly reports whether e pins only the state of the origin, and no digest of the artifact.
+func (e Entry) OriginOnly() bool { return e.Content == "" && e.Digest == "" }
 
 // Equal reports whether two entries are equal.
 func (e Entry) Equal(other Entry) bool { return reflect.DeepEqual(e, other) }

@@ -99,7 +99,7 @@ func YAML(group string, beta bool) ([]byte, error) {
 // version returns the definition of version name, with the fields of version fields.
 func version(kind, name, fields string) object {
 	g := generator{facts: source.Facts(kind), version: fields}
-	schema := g.value(typeOf(kind), "")
+	schema := g.valueSchema(typeOf(kind), "")
 	properties := schema["properties"].(object)
 	for _, field := range []string{"apiVersion", "kind"} {
 		properties[field] = object{"type": "string"}
@@ -110,7 +110,7 @@ func version(kind, name, fields string) object {
 	spec := properties["spec"].(object)
 	var rules []object
 	for at, must := range g.conditional(schema) {
-		rules = append(rules, object{"rule": rule(spec, strings.TrimPrefix(at, "spec."), must), "message": at + " " + must.Message})
+		rules = append(rules, object{"rule": celRule(spec, strings.TrimPrefix(at, "spec."), must), "message": at + " " + must.Message})
 	}
 	if rules != nil {
 		spec["x-kubernetes-validations"] = rules
@@ -127,8 +127,8 @@ func version(kind, name, fields string) object {
 	}
 }
 
-// rule returns the CEL expression that is true if a spec satisfies must at a path.
-func rule(spec object, path string, must document.Must) string {
+// celRule returns the CEL expression that is true if a spec satisfies must at a path.
+func celRule(spec object, path string, must document.Must) string {
 	var exceptions []string
 	for _, c := range must.When {
 		at := strings.TrimPrefix(c.At, "spec.")

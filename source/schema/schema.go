@@ -69,7 +69,7 @@ func URL(kind, version string) string {
 // documents returns the JSON Schema for the documents of a kind.
 func documents(kind, version string) object {
 	g := generator{facts: source.Facts(kind), version: version, strict: true}
-	out := g.value(typeOf(kind), "")
+	out := g.valueSchema(typeOf(kind), "")
 	properties := out["properties"].(object)
 	versions := []string{source.Group + "/" + version, source.ReferenceGroup + "/" + version}
 	if version == source.GeneratorVersion {
@@ -103,8 +103,8 @@ type generator struct {
 	strict  bool // JSON Schema, which refuses unknown fields and accepts null for a missing one; else the schema of an API server
 }
 
-// at returns the facts about the field at a path.
-func (g *generator) at(path string) (facts []document.Fact) {
+// factsAt returns the facts about the field at a path.
+func (g *generator) factsAt(path string) (facts []document.Fact) {
 	for _, f := range g.facts {
 		if f.At == path && f.Field == "" {
 			facts = append(facts, f)
@@ -116,19 +116,19 @@ func (g *generator) at(path string) (facts []document.Fact) {
 // exists reports whether the version has the field at a path. In a cluster, v1beta2 also has the
 // fields of v1: a client that reads and writes it must not remove them.
 func (g *generator) exists(path string) bool {
-	return !slices.ContainsFunc(g.at(path), func(f document.Fact) bool {
+	return !slices.ContainsFunc(g.factsAt(path), func(f document.Fact) bool {
 		return f.Only != "" && f.Only != g.version && (g.strict || f.Only != source.V1)
 	})
 }
 
-// value returns the schema for values of a type at a path.
-func (g *generator) value(t reflect.Type, path string) object {
+// valueSchema returns the schema for values of a type at a path.
+func (g *generator) valueSchema(t reflect.Type, path string) object {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	out := g.plain(t, path)
+	out := g.typeSchema(t, path)
 	said := object{}
-	for _, fact := range g.at(path) {
+	for _, fact := range g.factsAt(path) {
 		if text, ok := fact.Default.(string); ok {
 			out["default"] = text
 		} else if d, ok := fact.Default.(source.Duration); ok {
@@ -156,8 +156,8 @@ func combine(out, more object) {
 	}
 }
 
-// plain returns the schema of the type alone.
-func (g *generator) plain(t reflect.Type, path string) object {
+// typeSchema returns the schema of the type alone.
+func (g *generator) typeSchema(t reflect.Type, path string) object {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
 		return object{"type": "string", "format": "date-time"}
@@ -170,11 +170,11 @@ func (g *generator) plain(t reflect.Type, path string) object {
 	}
 	switch t.Kind() {
 	case reflect.Struct:
-		return g.structure(t, path)
+		return g.structSchema(t, path)
 	case reflect.Slice:
-		return object{"type": "array", "items": g.value(t.Elem(), path+"[]")}
+		return object{"type": "array", "items": g.valueSchema(t.Elem(), path+"[]")}
 	case reflect.Map:
-		return object{"type": "object", "additionalProperties": g.value(t.Elem(), path+"[]")}
+		return object{"type": "object", "additionalProperties": g.valueSchema(t.Elem(), path+"[]")}
 	case reflect.Bool:
 		return object{"type": "boolean"}
 	case reflect.Int64:
@@ -183,23 +183,23 @@ func (g *generator) plain(t reflect.Type, path string) object {
 	return object{"type": "string"}
 }
 
-func (g *generator) structure(t reflect.Type, path string) object {
+func (g *generator) structSchema(t reflect.Type, path string) object {
 	prefix := strings.TrimPrefix(path+".", ".")
 	fields, properties := document.FieldsOf(t), object{}
 	for name, index := range fields.Index {
 		if g.exists(prefix + name) {
-			properties[name] = g.value(t.FieldByIndex(index).Type, prefix+name)
+			properties[name] = g.valueSchema(t.FieldByIndex(index).Type, prefix+name)
 		}
 	}
 	required := slices.DeleteFunc(slices.Clone(fields.Required), func(name string) bool {
-		return slices.ContainsFunc(g.at(prefix+name), func(f document.Fact) bool { return f.Optional == g.version })
+		return slices.ContainsFunc(g.factsAt(prefix+name), func(f document.Fact) bool { return f.Optional == g.version })
 	})
 	for _, f := range g.facts {
 		name, below := strings.CutPrefix(f.At, prefix)
 		switch {
 		case !below || strings.ContainsAny(name, ".["):
 		case f.Shape != nil && f.Only == g.version:
-			retired := g.value(f.Shape, f.At)
+			retired := g.valueSchema(f.Shape, f.At)
 			if retired["description"] = f.Warning; g.strict {
 				retired["deprecated"] = true
 			}

@@ -17,22 +17,22 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A bench is one upstream with the environment of a program that uses it.
-type bench struct {
+// A harness is one upstream with the environment of a program that uses it.
+type harness struct {
 	*Fixture
 	TB
 	kind Kind
 	up   Upstream
 }
 
-func newBench(t TB, k Kind) *bench {
+func newHarness(t TB, k Kind) *harness {
 	t.Helper()
 	up := k.Open(t)
-	return &bench{NewFixture(t, up.Secrets), t, k, up}
+	return &harness{NewFixture(t, up.Secrets), t, k, up}
 }
 
-// patience is how long to wait for an expected event; only failing tests wait that long.
-const patience = time.Minute
+// maxWait is how long to wait for an expected event; only failing tests wait that long.
+const maxWait = time.Minute
 
 // tree returns a tree of text files, NAME, CONTENT, …
 func tree(nameContent ...string) fstest.MapFS {
@@ -58,7 +58,7 @@ func sample() fstest.MapFS {
 }
 
 // publish makes tree the content of the upstream.
-func (b *bench) publish(tree fstest.MapFS) {
+func (b *harness) publish(tree fstest.MapFS) {
 	b.Helper()
 	if err := b.up.Publish(tree); err != nil {
 		b.Fatalf("publish: %v", err)
@@ -66,13 +66,13 @@ func (b *bench) publish(tree fstest.MapFS) {
 }
 
 // run reconciles obj once.
-func (b *bench) run(obj source.Object) (source.Result, error) {
+func (b *harness) run(obj source.Object) (source.Result, error) {
 	b.Helper()
 	return b.Reconcile(obj, b.up.Origin(obj))
 }
 
 // want reconciles a fresh object and demands the outcome.
-func (b *bench) want(outcome source.Outcome) source.Object {
+func (b *harness) want(outcome source.Outcome) source.Object {
 	b.Helper()
 	obj := b.up.Object()
 	b.wantOf(obj, outcome)
@@ -81,7 +81,7 @@ func (b *bench) want(outcome source.Outcome) source.Object {
 
 // wantOf reconciles obj and requires the outcome. After a success, it also checks the properties
 // that always hold.
-func (b *bench) wantOf(obj source.Object, outcome source.Outcome) source.Result {
+func (b *harness) wantOf(obj source.Object, outcome source.Outcome) source.Result {
 	b.Helper()
 	result, err := b.run(obj)
 	good := outcome == source.Stored || outcome == source.Unchanged
@@ -116,7 +116,7 @@ func (b *bench) wantOf(obj source.Object, outcome source.Outcome) source.Result 
 }
 
 // event returns the event of the last run with the given reason.
-func (b *bench) event(reason string) (source.Event, bool) {
+func (b *harness) event(reason string) (source.Event, bool) {
 	i := slices.IndexFunc(b.Events, func(e source.Event) bool { return e.Reason == reason })
 	if i < 0 {
 		return source.Event{}, false
@@ -125,7 +125,7 @@ func (b *bench) event(reason string) (source.Event, bool) {
 }
 
 // edit changes the document of obj as a user would.
-func (b *bench) edit(obj source.Object, change func(document map[string]any)) {
+func (b *harness) edit(obj source.Object, change func(document map[string]any)) {
 	b.Helper()
 	var document map[string]any
 	err := json.Unmarshal([]byte(b.JSON(obj)), &document)
@@ -139,13 +139,13 @@ func (b *bench) edit(obj source.Object, change func(document map[string]any)) {
 }
 
 // editSpec sets one field of the spec of obj.
-func (b *bench) editSpec(obj source.Object, field string, value any) {
+func (b *harness) editSpec(obj source.Object, field string, value any) {
 	b.Helper()
 	b.edit(obj, func(document map[string]any) { document["spec"].(map[string]any)[field] = value })
 }
 
 // served returns the artifact as the store's handler serves it.
-func (b *bench) served(a *artifact.Artifact) []byte {
+func (b *harness) served(a *artifact.Artifact) []byte {
 	b.Helper()
 	rec := httptest.NewRecorder()
 	b.Store.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/"+a.Path, nil))
@@ -158,8 +158,8 @@ func (b *bench) served(a *artifact.Artifact) []byte {
 // sameArtifact reports whether two artifacts are equal.
 func sameArtifact(a, b *artifact.Artifact) bool { return reflect.DeepEqual(a, b) }
 
-// holds checks that the artifact has the files of want and no others, except ignore files.
-func (b *bench) holds(a *artifact.Artifact, want fstest.MapFS) {
+// requireFiles checks that the artifact has the files of want and no others, except ignore files.
+func (b *harness) requireFiles(a *artifact.Artifact, want fstest.MapFS) {
 	b.Helper()
 	r, err := b.Store.Open(*a)
 	if err != nil {
@@ -170,7 +170,7 @@ func (b *bench) holds(a *artifact.Artifact, want fstest.MapFS) {
 	if err != nil {
 		b.Fatalf("read artifact: %v", err)
 	}
-	under, err := fs.Sub(got, path.Join(".", b.kind.Under))
+	under, err := fs.Sub(got, path.Join(".", b.kind.Dir))
 	if err != nil {
 		b.Fatalf("read artifact: %v", err)
 	}
@@ -185,7 +185,7 @@ func (b *bench) holds(a *artifact.Artifact, want fstest.MapFS) {
 			return nil
 		}
 		seen++
-		b.sameFile(under, name, file)
+		b.requireSameFile(under, name, file)
 		return nil
 	})
 	if err != nil {
@@ -197,7 +197,7 @@ func (b *bench) holds(a *artifact.Artifact, want fstest.MapFS) {
 }
 
 // read returns the files of an artifact.
-func (b *bench) read(r io.Reader) (fs.FS, error) {
+func (b *harness) read(r io.Reader) (fs.FS, error) {
 	if b.kind.Read != nil {
 		return b.kind.Read(r)
 	}
@@ -208,8 +208,8 @@ func (b *bench) read(r io.Reader) (fs.FS, error) {
 	return tree, err
 }
 
-// sameFile compares one file of an artifact with the published file.
-func (b *bench) sameFile(got fs.FS, name string, want *fstest.MapFile) {
+// requireSameFile compares one file of an artifact with the published file.
+func (b *harness) requireSameFile(got fs.FS, name string, want *fstest.MapFile) {
 	b.Helper()
 	data, err := fs.ReadFile(got, name)
 	if err != nil || !bytes.Equal(data, want.Data) {

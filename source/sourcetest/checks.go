@@ -24,7 +24,7 @@ import (
 )
 
 func resolveIsStable(t TB, k Kind) {
-	b := newBench(t, k)
+	b := newHarness(t, k)
 	b.publish(sample())
 	origin := b.up.Origin(b.up.Object())
 	before := b.up.Traffic().Content
@@ -51,7 +51,7 @@ func resolveIsStable(t TB, k Kind) {
 }
 
 func newContentIsNewRevision(t TB, k Kind) {
-	b := newBench(t, k)
+	b := newHarness(t, k)
 	b.publish(tree("a", "one\n"))
 	first := b.want(source.Stored).Artifact()
 	b.publish(tree("a", "two\n"))
@@ -60,18 +60,18 @@ func newContentIsNewRevision(t TB, k Kind) {
 	if first.Revision == second.Revision || first.Digest == second.Digest || first.Path == second.Path {
 		t.Errorf("artifact of new content is %+v, that of the old one was %+v", second, first)
 	}
-	e, ok := b.event(cmp.Or(k.Said, "NewArtifact"))
+	e, ok := b.event(cmp.Or(k.EventReason, "NewArtifact"))
 	if !ok || e.Severity != "info" || e.Metadata["source.toolkit.fluxcd.io/revision"] != second.Revision ||
 		e.Metadata["source.toolkit.fluxcd.io/digest"] != second.Digest {
 		t.Errorf("event about the new artifact is %+v", e)
 	}
-	b.holds(second, tree("a", "two\n"))
+	b.requireFiles(second, tree("a", "two\n"))
 }
 
 func sameTreeSameBytes(t TB, k Kind) {
 	var first []byte
 	for i := range 2 {
-		b := newBench(t, k)
+		b := newHarness(t, k)
 		if i == 1 {
 			b.publish(tree("other", "history\n"))
 			b.want(source.Stored)
@@ -86,17 +86,17 @@ func sameTreeSameBytes(t TB, k Kind) {
 }
 
 func readsBack(t TB, k Kind) {
-	b := newBench(t, k)
+	b := newHarness(t, k)
 	b.publish(sample())
 	obj := b.want(source.Stored)
-	b.holds(obj.Artifact(), sample())
+	b.requireFiles(obj.Artifact(), sample())
 	if a := obj.Artifact(); a.Size != int64(len(b.served(a))) || a.LastUpdateTime.IsZero() {
 		t.Errorf("artifact of %d bytes is recorded as %+v", len(b.served(a)), a)
 	}
 }
 
 func unchangedDoesNotFetch(t TB, k Kind) {
-	b := newBench(t, k)
+	b := newHarness(t, k)
 	b.publish(sample())
 	first := b.want(source.Stored)
 	before := b.up.Traffic().Content
@@ -116,7 +116,7 @@ func unchangedDoesNotFetch(t TB, k Kind) {
 }
 
 func driftFetches(t TB, k Kind) {
-	b := newBench(t, k)
+	b := newHarness(t, k)
 	b.publish(sample())
 	first := b.want(source.Stored)
 	obj := b.up.Object()
@@ -132,7 +132,7 @@ func driftFetches(t TB, k Kind) {
 }
 
 func ignoreFiles(t TB, k Kind) {
-	b := newBench(t, k)
+	b := newHarness(t, k)
 	published := tree(
 		"a.tmp", "", "keep.tmp", "", "a.log", "", "sub/x.tmp", "", "sub/a.log", "", "sub/deep/b.log", "",
 		k.IgnoreFile, "*.tmp\n!keep.tmp\n",
@@ -144,7 +144,7 @@ func ignoreFiles(t TB, k Kind) {
 		delete(want, "sub/deep/b.log")
 	}
 	b.publish(published)
-	b.holds(b.want(source.Stored).Artifact(), want)
+	b.requireFiles(b.want(source.Stored).Artifact(), want)
 }
 
 // failures checks two runs for every failure: a first run, after which there is no artifact, and a
@@ -152,18 +152,18 @@ func ignoreFiles(t TB, k Kind) {
 // reconcile counts as handled even if the run failed.
 func failures(t TB, k Kind) {
 	for _, f := range k.Failures {
-		b := newBench(t, k)
+		b := newHarness(t, k)
 		b.publish(sample())
 		b.up.Break(f.Defect)
 		obj := b.up.Object()
-		b.fails(obj, f)
+		b.requireFailure(obj, f)
 		if a, url := obj.Artifact(), obj.Common().URL; a != nil || url != "" {
 			t.Errorf("%s: artifact %+v, url %q", f.Defect, a, url)
 		}
 		if files := b.files(); len(files) != 0 {
 			t.Errorf("%s: the store holds %v", f.Defect, files)
 		}
-		good := b.mended(f)
+		good := b.repair(f)
 		content, files := b.served(good.Artifact()), b.files()
 
 		newer := sample()
@@ -172,22 +172,22 @@ func failures(t TB, k Kind) {
 		b.up.Break(f.Defect)
 		obj = b.up.Object()
 		b.request(obj, 0, string(f.Defect))
-		b.fails(obj, f)
-		b.acknowledged(obj, string(f.Defect))
-		b.kept(string(f.Defect), good, obj)
+		b.requireFailure(obj, f)
+		b.requireAcknowledged(obj, string(f.Defect))
+		b.requireKept(string(f.Defect), good, obj)
 		if obj.Artifact() != nil && !bytes.Equal(content, b.served(obj.Artifact())) {
 			t.Errorf("%s: the artifact is served with other bytes", f.Defect)
 		}
 		if now := b.files(); !slices.Equal(files, now) {
 			t.Errorf("%s: the store held %v, now %v", f.Defect, files, now)
 		}
-		b.mended(f)
-		b.recovers(f)
+		b.repair(f)
+		b.requireRecovery(f)
 	}
 }
 
-// fails reconciles obj and checks that the run ends as f says.
-func (b *bench) fails(obj source.Object, f Failure) {
+// requireFailure reconciles obj and checks that the run ends as f says.
+func (b *harness) requireFailure(obj source.Object, f Failure) {
 	b.Helper()
 	result, err := b.run(obj)
 	var step *source.StepError
@@ -197,11 +197,11 @@ func (b *bench) fails(obj source.Object, f Failure) {
 	if stalled := f.Outcome == source.Stalled; stalled != errors.Is(err, source.ErrInvalid) || stalled != (result.After == 0) {
 		b.Errorf("%s: outcome %q, next run after %v, error %v", f.Defect, f.Outcome, result.After, err)
 	}
-	b.failed(obj.Common(), f)
+	b.requireReported(obj.Common(), f)
 }
 
-// failed checks that status and events report the failure.
-func (b *bench) failed(status *source.Status, f Failure) {
+// requireReported checks that status and events report the failure.
+func (b *harness) requireReported(status *source.Status, f Failure) {
 	b.Helper()
 	bad, going := "True", source.ReconcilingCondition
 	if f.Condition == source.SourceVerifiedCondition {
@@ -225,8 +225,8 @@ func (b *bench) failed(status *source.Status, f Failure) {
 	}
 }
 
-// kept checks that the published artifact is still the same.
-func (b *bench) kept(defect string, before, now source.Object) {
+// requireKept checks that the published artifact is still the same.
+func (b *harness) requireKept(defect string, before, now source.Object) {
 	b.Helper()
 	if !sameArtifact(before.Artifact(), now.Artifact()) || before.Common().URL != now.Common().URL {
 		b.Errorf("%s: the artifact was %+v, is %+v", defect, before.Artifact(), now.Artifact())
@@ -236,19 +236,19 @@ func (b *bench) kept(defect string, before, now source.Object) {
 	}
 }
 
-// mended repairs the upstream and checks that its new content is stored.
-func (b *bench) mended(f Failure) source.Object {
+// repair repairs the upstream and checks that its new content is stored.
+func (b *harness) repair(f Failure) source.Object {
 	b.Helper()
 	b.up.Break("")
 	obj := b.want(source.Stored)
-	if _, ok := b.event(cmp.Or(b.kind.Said, "NewArtifact")); !ok {
+	if _, ok := b.event(cmp.Or(b.kind.EventReason, "NewArtifact")); !ok {
 		b.Errorf("%s: no event about the new artifact after it was mended", f.Defect)
 	}
 	return obj
 }
 
-// recovers checks that the end of a failure is reported even if nothing is new.
-func (b *bench) recovers(f Failure) {
+// requireRecovery checks that the end of a failure is reported even if nothing is new.
+func (b *harness) requireRecovery(f Failure) {
 	b.Helper()
 	b.up.Break(f.Defect)
 	result, err := b.run(b.up.Object())
@@ -257,13 +257,13 @@ func (b *bench) recovers(f Failure) {
 		return // the defect is in content that the run did not need
 	}
 	b.want(source.Unchanged)
-	if e, ok := b.event(cmp.Or(b.kind.Said, "Succeeded")); !ok || e.Severity != "info" {
+	if e, ok := b.event(cmp.Or(b.kind.EventReason, "Succeeded")); !ok || e.Severity != "info" {
 		b.Errorf("%s: event about the recovery after %+v is %+v", f.Defect, result, e)
 	}
 }
 
 func forgedIsNotStored(t TB, k Kind) {
-	b := newBench(t, k)
+	b := newHarness(t, k)
 	b.publish(tree("a", "one\n"))
 	b.up.Break(Signed)
 	good := b.want(source.Stored)
@@ -279,7 +279,7 @@ func forgedIsNotStored(t TB, k Kind) {
 	if c := obj.Common().Condition(source.SourceVerifiedCondition); result.Outcome != source.Failed || c.Status != "False" || err == nil {
 		t.Errorf("outcome %q, error %v, condition SourceVerified %+v", result.Outcome, err, c)
 	}
-	b.kept(string(Forged), good, obj)
+	b.requireKept(string(Forged), good, obj)
 	if now := b.files(); !slices.Equal(files, now) {
 		t.Errorf("the store held %v, now %v", files, now)
 	}
@@ -289,13 +289,13 @@ func forgedIsNotStored(t TB, k Kind) {
 
 func hostileNames(t TB, k Kind) {
 	for _, name := range k.Hostile {
-		b := newBench(t, k)
+		b := newHarness(t, k)
 		b.publish(fstest.MapFS{name: {Data: []byte("hostile\n"), Mode: 0o644}, "good": {Data: []byte("good\n"), Mode: 0o644}})
 		obj := b.up.Object()
 		result, err := b.run(obj)
 		switch {
 		case result.Outcome == source.Stored:
-			b.namesAreSafe(name, obj.Artifact())
+			b.requireSafeNames(name, obj.Artifact())
 		case err == nil || obj.Artifact() != nil || len(b.files()) != 0:
 			t.Errorf("%q: outcome %q, error %v, artifact %+v, files %v", name, result.Outcome, err, obj.Artifact(), b.files())
 		}
@@ -304,8 +304,8 @@ func hostileNames(t TB, k Kind) {
 	}
 }
 
-// namesAreSafe checks that every name in an artifact stays below the directory of its extraction.
-func (b *bench) namesAreSafe(hostile string, a *artifact.Artifact) {
+// requireSafeNames checks that every name in an artifact stays below the directory of its extraction.
+func (b *harness) requireSafeNames(hostile string, a *artifact.Artifact) {
 	b.Helper()
 	r, err := gzip.NewReader(bytes.NewReader(b.served(a)))
 	if err != nil {
@@ -327,7 +327,7 @@ func (b *bench) namesAreSafe(hostile string, a *artifact.Artifact) {
 }
 
 func statusSurvivesJSON(t TB, k Kind) {
-	b := newBench(t, k)
+	b := newHarness(t, k)
 	b.publish(sample())
 	stored := b.up.Object()
 	if k.Drift != nil {
@@ -348,13 +348,13 @@ func statusSurvivesJSON(t TB, k Kind) {
 	}
 }
 
-func lostIsMadeAgain(t TB, k Kind) {
+func lostArtifactIsRestored(t TB, k Kind) {
 	damage := map[string]func(path string) error{
 		"missing":   os.Remove,
 		"truncated": func(path string) error { return os.Truncate(path, 7) },
 	}
 	for name, spoil := range damage {
-		b := newBench(t, k)
+		b := newHarness(t, k)
 		b.publish(sample())
 		first := b.want(source.Stored)
 		if err := spoil(filepath.Join(b.Dir, filepath.FromSlash(first.Artifact().Path))); err != nil {
@@ -367,13 +367,13 @@ func lostIsMadeAgain(t TB, k Kind) {
 		if e, ok := b.event("ArtifactVerificationFailed"); ok != (name == "truncated") || ok && e.Severity != "error" { // a new volume lacks all artifacts
 			t.Errorf("%s: event ArtifactVerificationFailed is %+v, %t", name, e, ok)
 		}
-		b.holds(second.Artifact(), sample())
+		b.requireFiles(second.Artifact(), sample())
 		b.want(source.Unchanged)
 	}
 }
 
 func suspendedIsLeftAlone(t TB, k Kind) {
-	b := newBench(t, k)
+	b := newHarness(t, k)
 	b.publish(sample())
 	stored := b.want(source.Stored)
 	b.publish(tree("a", "newer\n"))
@@ -397,14 +397,14 @@ func suspendedIsLeftAlone(t TB, k Kind) {
 }
 
 func requestIsAcknowledged(t TB, k Kind) {
-	b := newBench(t, k)
+	b := newHarness(t, k)
 	b.publish(sample())
 	b.want(source.Stored)
 	for i, key := range requestKeys {
 		obj := b.up.Object()
 		b.request(obj, i, key)
 		b.wantOf(obj, source.Unchanged)
-		b.acknowledged(obj, key)
+		b.requireAcknowledged(obj, key)
 	}
 }
 
@@ -412,15 +412,15 @@ func requestIsAcknowledged(t TB, k Kind) {
 var requestKeys = []string{"reconcile.fluxcd.io/requestedAt", "reconcile.headgate.dev/requestedAt"}
 
 // request requests a reconciliation of obj with one of the annotations.
-func (b *bench) request(obj source.Object, key int, at string) {
+func (b *harness) request(obj source.Object, key int, at string) {
 	b.Helper()
 	b.edit(obj, func(document map[string]any) {
 		document["metadata"].(map[string]any)["annotations"] = map[string]string{requestKeys[key]: at}
 	})
 }
 
-// acknowledged checks that the status acknowledges a request.
-func (b *bench) acknowledged(obj source.Object, want string) {
+// requireAcknowledged checks that the status acknowledges a request.
+func (b *harness) requireAcknowledged(obj source.Object, want string) {
 	b.Helper()
 	if at := obj.Common().LastHandledReconcileAt; at != want {
 		b.Errorf("lastHandledReconcileAt is %q, want %q", at, want)
@@ -428,7 +428,7 @@ func (b *bench) acknowledged(obj source.Object, want string) {
 }
 
 func runsAtOnce(t TB, k Kind) {
-	b := newBench(t, k)
+	b := newHarness(t, k)
 	b.publish(sample())
 	const n = 4
 	objects, outcomes := make([]source.Object, n), make(map[source.Outcome]int)
@@ -456,7 +456,7 @@ func runsAtOnce(t TB, k Kind) {
 			t.Errorf("one run published %+v, another %+v", objects[0].Artifact(), obj.Artifact())
 		}
 	}
-	b.holds(objects[0].Artifact(), sample())
+	b.requireFiles(objects[0].Artifact(), sample())
 }
 
 func stallObeysCancellation(t TB, k Kind) {
@@ -472,11 +472,11 @@ func stallObeysCancellation(t TB, k Kind) {
 		case <-met:
 		case run := <-ended:
 			t.Fatalf("%s: the run ended before it: %+v, %v", defect, run.result, run.err)
-		case <-time.After(patience):
-			t.Fatalf("%s: not met within %v", defect, patience)
+		case <-time.After(maxWait):
+			t.Fatalf("%s: not met within %v", defect, maxWait)
 		}
 		cancel()
-		run := b.awaited(ended, defect)
+		run := b.await(ended, defect)
 		if !reflect.ValueOf(run.result).IsZero() || !errors.Is(run.err, context.Canceled) {
 			t.Errorf("%s: cancelled run gave %+v, %v", defect, run.result, run.err)
 		}
@@ -496,25 +496,25 @@ func stallObeysTimeout(t TB, k Kind) {
 		b, good := newStall(t, k)
 		b.up.Break(defect)
 		obj := b.up.Object()
-		if k.Hurry == nil {
+		if k.ShortenTimeout == nil {
 			b.editSpec(obj, "timeout", "250ms")
 		} else {
-			k.Hurry(b.up)
+			k.ShortenTimeout(b.up)
 		}
-		run := b.awaited(b.inBackground(t.Context(), obj), defect)
+		run := b.await(b.inBackground(t.Context(), obj), defect)
 		if run.result.Outcome != source.Failed || !errors.Is(run.err, context.DeadlineExceeded) || !strings.Contains(run.err.Error(), "spec.timeout") {
 			t.Errorf("%s: outcome %q, error %v; want a failure that names spec.timeout", defect, run.result.Outcome, run.err)
 		}
-		b.kept(string(defect), good, obj)
+		b.requireKept(string(defect), good, obj)
 		b.up.Break("")
 		b.want(source.Stored)
 	}
 }
 
-// newStall returns a bench with an artifact and newer content to fetch.
-func newStall(t TB, k Kind) (*bench, source.Object) {
+// newStall returns a harness with an artifact and newer content to fetch.
+func newStall(t TB, k Kind) (*harness, source.Object) {
 	t.Helper()
-	b := newBench(t, k)
+	b := newHarness(t, k)
 	b.publish(tree("a", "one\n"))
 	good := b.want(source.Stored)
 	b.publish(sample())
@@ -528,7 +528,7 @@ type runResult struct {
 }
 
 // inBackground reconciles obj in another goroutine.
-func (b *bench) inBackground(ctx context.Context, obj source.Object) <-chan runResult {
+func (b *harness) inBackground(ctx context.Context, obj source.Object) <-chan runResult {
 	ended := make(chan runResult, 1)
 	go func() {
 		result, err := b.reconcile(ctx, obj, b.up.Origin(obj))
@@ -537,14 +537,14 @@ func (b *bench) inBackground(ctx context.Context, obj source.Object) <-chan runR
 	return ended
 }
 
-// awaited waits for a run to end.
-func (b *bench) awaited(ended <-chan runResult, defect Defect) runResult {
+// await waits for a run to end.
+func (b *harness) await(ended <-chan runResult, defect Defect) runResult {
 	b.Helper()
 	select {
 	case run := <-ended:
 		return run
-	case <-time.After(patience):
-		b.Fatalf("%s: the run did not end within %v", defect, patience)
+	case <-time.After(maxWait):
+		b.Fatalf("%s: the run did not end within %v", defect, maxWait)
 		return runResult{}
 	}
 }

@@ -75,17 +75,17 @@ func (r *Fixture) reconcile(ctx context.Context, obj source.Object, from source.
 	}
 	if r.label == "" {
 		r.label = fmt.Sprintf("%s %p", r.t.Name(), r)
-		r.t.Cleanup(func() { noneLeft(r.t, r.label) })
+		r.t.Cleanup(func() { waitGoroutines(r.t, r.label) })
 	}
 	pprof.Do(ctx, pprof.Labels(labelKey, r.label), func(ctx context.Context) { result, err = reconciler.Reconcile(ctx, obj, from) })
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		noneLeft(r.t, r.label) // before the repaired upstream releases them
+		waitGoroutines(r.t, r.label) // before the repaired upstream releases them
 	}
-	r.noSecrets(obj, err)
+	r.requireNoSecrets(obj, err)
 	return result, err
 }
 
-func (r *Fixture) noSecrets(obj source.Object, failed error) {
+func (r *Fixture) requireNoSecrets(obj source.Object, failed error) {
 	r.t.Helper()
 	texts := []string{r.JSON(statusOf(obj)), r.JSON(r.Events)}
 	if failed != nil {
@@ -104,18 +104,18 @@ func (r *Fixture) noSecrets(obj source.Object, failed error) {
 	}
 }
 
-// Stored reconciles obj and requires a new artifact.
-func (r *Fixture) Stored(obj source.Object, from source.Origin) {
+// MustStore reconciles obj and requires a new artifact.
+func (r *Fixture) MustStore(obj source.Object, from source.Origin) {
 	r.t.Helper()
 	if result, err := r.Reconcile(obj, from); result.Outcome != source.Stored || err != nil {
 		r.t.Fatalf("outcome %q, error %v; want %q", result.Outcome, err, source.Stored)
 	}
 }
 
-// Refused reconciles obj, whose artifact is before, or nil for none. It requires that the artifact
+// MustRefuse reconciles obj, whose artifact is before, or nil for none. It requires that the artifact
 // and the content of the store do not change, and that the error has at most 4 KiB, the reason, and
 // all texts in says.
-func (r *Fixture) Refused(obj source.Object, from source.Origin, before *artifact.Artifact, reason string, says ...string) source.Result {
+func (r *Fixture) MustRefuse(obj source.Object, from source.Origin, before *artifact.Artifact, reason string, says ...string) source.Result {
 	r.t.Helper()
 	files := r.files()
 	result, err := r.Reconcile(obj, from)
@@ -134,12 +134,12 @@ func (r *Fixture) Refused(obj source.Object, from source.Origin, before *artifac
 	if now := r.files(); !slices.Equal(files, now) {
 		r.t.Errorf("the store held %v, now %v", files, now)
 	}
-	r.still(obj, before)
+	r.requireUnchanged(obj, before)
 	return result
 }
 
-// still requires that obj has the artifact before, and that the store has that artifact.
-func (r *Fixture) still(obj source.Object, before *artifact.Artifact) {
+// requireUnchanged requires that obj has the artifact before, and that the store has that artifact.
+func (r *Fixture) requireUnchanged(obj source.Object, before *artifact.Artifact) {
 	r.t.Helper()
 	switch now := obj.Artifact(); {
 	case before == nil && now != nil:
@@ -289,14 +289,14 @@ func NoLeaks(t TB, do func(ctx context.Context)) {
 	t.Helper()
 	label := fmt.Sprintf("%s %p", t.Name(), &do)
 	pprof.Do(t.Context(), pprof.Labels(labelKey, label), do)
-	noneLeft(t, label)
+	waitGoroutines(t, label)
 }
 
 // labelKey is the key of the goroutine label, which goroutines inherit.
 const labelKey = "sourcetest"
 
-// noneLeft waits until no goroutine with the label is left.
-func noneLeft(t TB, label string) {
+// waitGoroutines waits until no goroutine with the label is left.
+func waitGoroutines(t TB, label string) {
 	t.Helper()
 	deadline, pause := time.After(time.Minute), time.Millisecond
 	for left := stacks(label); left != ""; left = stacks(label) {
@@ -310,9 +310,9 @@ func noneLeft(t TB, label string) {
 	}
 }
 
-// foreign matches a frame outside the standard library, whose packages have no
+// nonStandardFrame matches a frame outside the standard library, whose packages have no
 // dot in the first element of their path.
-var foreign = regexp.MustCompile(`(?m)^#\t[^\t]*\t[^\t/]*\.[^\t/]*/`)
+var nonStandardFrame = regexp.MustCompile(`(?m)^#\t[^\t]*\t[^\t/]*\.[^\t/]*/`)
 
 // stacks returns the stacks with the label that have a frame outside the standard library.
 func stacks(label string) string {
@@ -321,7 +321,7 @@ func stacks(label string) string {
 		return err.Error()
 	}
 	for stack := range strings.SplitSeq(profile.String(), "\n\n") {
-		if strings.Contains(stack, strconv.Quote(label)) && foreign.MatchString(stack) {
+		if strings.Contains(stack, strconv.Quote(label)) && nonStandardFrame.MatchString(stack) {
 			left.WriteString(stack + "\n\n")
 		}
 	}

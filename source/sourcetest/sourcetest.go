@@ -68,16 +68,16 @@ type Kind struct {
 	// Hostile lists names of files that the upstream can publish and no artifact may contain.
 	Hostile []string
 
-	// Under is the directory of published trees in the upstream and in artifacts; "" is the root.
-	Under string
+	// Dir is the directory of published trees in the upstream and in artifacts; "" is the root.
+	Dir string
 
-	// Said is the reason of the events about a new artifact and about a recovered one, "" for the
+	// EventReason is the reason of the events about a new artifact and about a recovered one, "" for the
 	// usual ones: NewArtifact and Succeeded.
-	Said string
+	EventReason string
 
-	// Hurry sets a timeout of 250ms for the objects of the upstream, for a kind whose own spec has
+	// ShortenTimeout sets a timeout of 250ms for the objects of the upstream, for a kind whose own spec has
 	// no timeout.
-	Hurry func(up Upstream)
+	ShortenTimeout func(up Upstream)
 
 	// Variant reports whether this is another way to reach the upstreams of a kind that passes the
 	// whole suite. Checks that do not depend on the way are skipped.
@@ -187,8 +187,8 @@ type check struct {
 	run     func(TB, Kind)
 }
 
-// whole reports whether a kind is not a variant of another.
-func whole(k Kind) bool { return !k.Variant }
+// notVariant reports whether a kind is not a variant of another.
+func notVariant(k Kind) bool { return !k.Variant }
 
 // checks is the suite.
 var checks = []check{
@@ -204,9 +204,9 @@ var checks = []check{
 	{"stalled upstream obeys cancellation", nil, stallObeysCancellation},
 	{"stalled upstream obeys the timeout", nil, stallObeysTimeout},
 	{"hostile names", nil, hostileNames},
-	{"status survives JSON", whole, statusSurvivesJSON},
-	{"lost artifact is made again", whole, lostIsMadeAgain},
-	{"suspended is left alone", whole, suspendedIsLeftAlone},
-	{"request to reconcile", whole, requestIsAcknowledged},
-	{"runs at once", whole, runsAtOnce},
+	{"status survives JSON", notVariant, statusSurvivesJSON},
+	{"lost artifact is made again", notVariant, lostArtifactIsRestored},
+	{"suspended is left alone", notVariant, suspendedIsLeftAlone},
+	{"request to reconcile", notVariant, requestIsAcknowledged},
+	{"runs at once", notVariant, runsAtOnce},
 }

@@ -14,10 +14,10 @@ import (
 // digits matches digests, which are shortened in output.
 var digits = regexp.MustCompile(`([0-9a-f]{8})[0-9a-f]{56}`)
 
-// Told returns everything that the last run of the fixture reported, one item per line, for a
+// DescribeRun returns everything that the last run of the fixture reported, one item per line, for a
 // golden file: result, err, the events and the status of obj. Times have no date. observed and more
 // are what the kind reports about its status and the artifact.
-func (r *Fixture) Told(obj source.Object, result source.Result, err error, observed string, more any) string {
+func (r *Fixture) DescribeRun(obj source.Object, result source.Result, err error, observed string, more any) string {
 	var b lines
 	b.add("outcome", "%s, next run after %s", result.Outcome, result.After)
 	if result.Why != "" {
@@ -45,7 +45,7 @@ func (r *Fixture) Told(obj source.Object, result source.Result, err error, obser
 // theError replaces a message that is the error of the run.
 const theError = "the error"
 
-// Status returns the status of obj as text. Messages are complete, also where [Fixture.Told] writes
+// Status returns the status of obj as text. Messages are complete, also where [Fixture.DescribeRun] writes
 // theError.
 func Status(obj source.Object, observed string) string {
 	var b lines
@@ -53,7 +53,7 @@ func Status(obj source.Object, observed string) string {
 	return digits.ReplaceAllString(b.String(), "$1…")
 }
 
-// GoldenStatuses returns the statuses in a golden file of results of [Fixture.Told], in the form of
+// GoldenStatuses returns the statuses in a golden file of results of [Fixture.DescribeRun], in the form of
 // [Status], by the text after the # before each.
 func GoldenStatuses(t TB, file string) map[string]string {
 	t.Helper()

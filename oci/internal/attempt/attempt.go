@@ -70,17 +70,17 @@ type Failures struct {
 	Unsigned string // text for a subject without signatures
 	Untried  string // text about signatures that were not checked, "" if there are none
 
-	refused []string // the first maxReasons refusals
-	count   int      // number of all refusals
-	trouble error    // the first error that is not a refusal
+	refused    []string // the first maxReasons refusals
+	count      int      // number of all refusals
+	firstError error    // the first error that is not a refusal
 }
 
 // Add records why the signature with this name is not valid.
 func (t *Failures) Add(name string, err error) {
 	switch {
 	case !Refused(err):
-		if t.trouble == nil {
-			t.trouble = fmt.Errorf("%s: %w", name, err)
+		if t.firstError == nil {
+			t.firstError = fmt.Errorf("%s: %w", name, err)
 		}
 	case t.count < maxReasons:
 		t.refused = append(t.refused, name+": "+Clip(err.Error()))
@@ -102,10 +102,10 @@ func (t *Failures) Err() error {
 	}
 	text := strings.Join(reasons, "; ")
 	switch {
-	case t.trouble != nil && text != "":
-		return fmt.Errorf("signatures of %s: %w (of those that could be read none holds: %s)", t.Subject, t.trouble, text)
-	case t.trouble != nil:
-		return fmt.Errorf("signatures of %s: %w", t.Subject, t.trouble)
+	case t.firstError != nil && text != "":
+		return fmt.Errorf("signatures of %s: %w (of those that could be read none holds: %s)", t.Subject, t.firstError, text)
+	case t.firstError != nil:
+		return fmt.Errorf("signatures of %s: %w", t.Subject, t.firstError)
 	case text != "":
 		return fmt.Errorf("%w: no signature of %s holds: %s", source.ErrVerification, t.Subject, text)
 	}
