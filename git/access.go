@@ -18,26 +18,26 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// ownSecret is the field with the credentials of spec.url. They are used for
+// secretRefField is the field with the credentials of spec.url. They are used for
 // submodules on the same origin too, unless another field has credentials for them.
-const ownSecret = "spec.secretRef"
+const secretRefField = "spec.secretRef"
 
-// connect returns the upstream of spec.url with the credentials that the spec
+// openUpstream returns the upstream of spec.url with the credentials that the spec
 // names. It sends nothing.
-func (o *Origin) connect(ctx context.Context) (upstream, error) {
+func (o *Origin) openUpstream(ctx context.Context) (upstream, error) {
 	if path, ok := o.env.Local[o.repo.Spec.URL]; ok {
 		return openLocal(path, o.env.Limits)
 	}
 	u, err := parseURL(o.repo.Spec.URL)
 	if err != nil {
-		return nil, &source.StepError{Step: source.StepResolve, Reason: "URLInvalid", Err: invalid(fmt.Errorf("spec.url: %w", err))}
+		return nil, &source.StepError{Step: source.StepResolve, Reason: "URLInvalid", Err: specError(fmt.Errorf("spec.url: %w", err))}
 	}
-	return o.reach(ctx, u, o.repo.Spec.SecretRef, ownSecret, transport.NewNetworkGuard(u, nil))
+	return o.openUpstreamAt(ctx, u, o.repo.Spec.SecretRef, secretRefField, transport.NewNetworkGuard(u, nil))
 }
 
-// reach returns the upstream at u, which is spec.url or that of a submodule,
+// openUpstreamAt returns the upstream at u, which is spec.url or that of a submodule,
 // with the credentials in the Secret that field names.
-func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReference, field string, guard *transport.NetworkGuard) (upstream, error) {
+func (o *Origin) openUpstreamAt(ctx context.Context, u *url.URL, ref *source.LocalReference, field string, guard *transport.NetworkGuard) (upstream, error) {
 	spec := &o.repo.Spec
 	if path, ok := o.env.Local[u.String()]; ok {
 		return openLocal(path, o.env.Limits)
@@ -57,7 +57,7 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 	provided := spec.Provider != "" && spec.Provider != "generic"
 	// The provider issues credentials for the origin of spec.url, and elsewhere if
 	// the Secret is that of a GitHub App.
-	login := provided && (field == ownSecret || transport.IsApp(secret.Secret))
+	login := provided && (field == secretRefField || transport.IsApp(secret.Secret))
 	top, _ := parseURL(spec.URL)
 	switch {
 	case secret.Name != "" && spec.Provider != "github" && transport.IsApp(secret.Secret):
@@ -72,16 +72,16 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 		return nil, badProvider("spec.provider %s requires an https URL, not ssh: change the URL, or remove spec.provider", spec.Provider)
 	case u.Scheme == "ssh" && secret.Name == "":
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed",
-			Err: invalid(fmt.Errorf("spec.secretRef: an ssh URL needs a Secret with identity and known_hosts"))}
+			Err: specError(fmt.Errorf("spec.secretRef: an ssh URL needs a Secret with identity and known_hosts"))}
 	}
-	n := &network{url: u, env: o.env, object: name, lent: login, web: transport.Outside(o.env), end: func() {}}
-	n.web.Guard = guard
+	n := &remoteUpstream{url: u, env: o.env, objectName: name, providerIssued: login, httpConfig: transport.Outside(o.env), closeTransport: func() {}}
+	n.httpConfig.Guard = guard
 	if o.env.Cache != nil || o.env.Share != nil {
 		own := spec.ServiceAccountName != "" || o.env.Accounts != nil // Accounts may know an account for objects that name none
 		n.scope = cacheScope(u, spec, o.repo.Metadata.Namespace, login, own, secret, proxySecret)
 	}
 	if secret.Name != "" {
-		if n.web.TLS, err = transport.GitTLS(secret.Name, secret.Secret); err != nil {
+		if n.httpConfig.TLS, err = transport.GitTLS(secret.Name, secret.Secret); err != nil {
 			return nil, err
 		}
 	}
@@ -94,11 +94,11 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 		ssh.Identity, ssh.Passphrase, ssh.KnownHosts = keys.Identity, keys.Passphrase, keys.KnownHosts
 	}
 	if proxySecret.Name != "" {
-		p, err := transport.ProxyFromSecret(proxySecret.Name, proxySecret.Secret, n.web.TLS)
+		p, err := transport.ProxyFromSecret(proxySecret.Name, proxySecret.Secret, n.httpConfig.TLS)
 		if err != nil {
 			return nil, err
 		}
-		n.web.Proxy = p.For
+		n.httpConfig.Proxy = p.For
 		ssh.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			return tunnel.Dial(ctx, p, network, addr)
 		}
@@ -106,17 +106,17 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 	if u.Scheme == "ssh" {
 		n.transport = wire.SSH(ssh, u)
 	} else {
-		n.web.Origin, n.web.Auth = transport.SplitUser(u)
-		if n.web.Reuse != nil {
-			n.web.Settings = transport.Settings("git", secret, proxySecret)
+		n.httpConfig.Origin, n.httpConfig.Auth = transport.SplitUser(u)
+		if n.httpConfig.Reuse != nil {
+			n.httpConfig.Settings = transport.Settings("git", secret, proxySecret)
 		}
 		if login || secret.Name != "" {
 			if err := o.authenticate(ctx, n, secret); err != nil {
 				return nil, err
 			}
 		}
-		client := transport.Client(n.web)
-		n.transport, n.end = wire.HTTP(client, n.web.Origin), client.CloseIdleConnections
+		client := transport.Client(n.httpConfig)
+		n.transport, n.closeTransport = wire.HTTP(client, n.httpConfig.Origin), client.CloseIdleConnections
 	}
 	o.mu.Lock()
 	if o.server.URL == redact.URL(u) {
@@ -129,29 +129,29 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 
 // authenticate sets the credentials of n for HTTP: those that the provider issues,
 // those of the Secret, or else those of the URL.
-func (o *Origin) authenticate(ctx context.Context, n *network, secret transport.Secret) error {
-	if !n.lent {
+func (o *Origin) authenticate(ctx context.Context, n *remoteUpstream, secret transport.Secret) error {
+	if !n.providerIssued {
 		given, err := transport.GitAuth(secret.Name, secret.Secret)
 		if given != (transport.Auth{}) {
-			n.web.Auth = given
+			n.httpConfig.Auth = given
 		}
-		if n.web.Auth == (transport.Auth{}) {
-			n.keyless = secret.Name
+		if n.httpConfig.Auth == (transport.Auth{}) {
+			n.secretWithoutAuth = secret.Name
 		}
 		return err
 	}
-	issued, err := o.secretReader.LogIn(ctx, o.env.Login, n.web, source.LoginRequest{
-		Provider: o.repo.Spec.Provider, URL: n.web.Origin, Secret: secret.Secret, SecretName: secret.Name, ServiceAccount: o.repo.Spec.ServiceAccountName,
+	issued, err := o.secretReader.LogIn(ctx, o.env.Login, n.httpConfig, source.LoginRequest{
+		Provider: o.repo.Spec.Provider, URL: n.httpConfig.Origin, Secret: secret.Secret, SecretName: secret.Name, ServiceAccount: o.repo.Spec.ServiceAccountName,
 	})
-	n.web.Auth = transport.Auth{Username: issued.Username, Password: issued.Password, Bearer: issued.Token}
-	n.web.Refused = issued.Refused
+	n.httpConfig.Auth = transport.Auth{Username: issued.Username, Password: issued.Password, Bearer: issued.Token}
+	n.httpConfig.Refused = issued.Refused
 	return err
 }
 
 // badProvider returns the error for a provider that cannot work until the spec
 // changes.
 func badProvider(format string, args ...any) error {
-	return &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration", Err: invalid(fmt.Errorf(format, args...))}
+	return &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration", Err: specError(fmt.Errorf(format, args...))}
 }
 
 // Secrets returns all credentials that the origin has read so far. The

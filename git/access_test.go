@@ -21,22 +21,22 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-func one(t *testing.T) *testenv.Repo {
+func newOneFileRepo(t *testing.T) *testenv.Repo {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
 	return repo
 }
 
-// An attempt is a fetch with some credentials. Without a reason it succeeds;
+// A credentialTest is a fetch with some credentials. Without a reason it succeeds;
 // otherwise the error has the reason and contains each part of say, separated by |.
-type attempt struct {
+type credentialTest struct {
 	name   string
 	secret source.Secret
 	reason string
 	say    string
 }
 
-func (a attempt) run(t *testing.T, url string, change func(*source.GitRepository, sourcetest.Secrets)) {
+func (a credentialTest) run(t *testing.T, url string, change func(*source.GitRepository, sourcetest.Secrets)) {
 	t.Run(a.name, func(t *testing.T) {
 		g := object(url, source.GitRepositoryRef{Branch: "main"})
 		secrets := sourcetest.Secrets{}
@@ -64,30 +64,30 @@ func (a attempt) run(t *testing.T, url string, change func(*source.GitRepository
 }
 
 const (
-	auth = "AuthenticationFailed"
-	gitf = "GitOperationFailed"
+	authFailed = "AuthenticationFailed"
+	gitFailed  = "GitOperationFailed"
 	// In TLS 1.3 a server refuses a client certificate after the handshake. Its
 	// reason may be lost when the client is still writing.
-	late = auth + "|" + gitf
+	authOrGitFailed = authFailed + "|" + gitFailed
 )
 
 func TestBasicAuth(t *testing.T) {
-	url := testenv.ServeHTTP(t, testenv.HTTP{Username: "alice", Password: "s3cret pass"}, one(t)).Repo()
-	for _, a := range []attempt{
+	url := testenv.ServeHTTP(t, testenv.HTTP{Username: "alice", Password: "s3cret pass"}, newOneFileRepo(t)).Repo()
+	for _, a := range []credentialTest{
 		{"right", sourcetest.Secret("username", "alice", "password", "s3cret pass"), "", ""},
-		{"wrong password", sourcetest.Secret("username", "alice", "password", "wrong-password"), auth, "authentication failed|check the credentials in the Secret"},
-		{"none", source.Secret{}, auth, "authentication failed"},
-		{"empty secret", sourcetest.Secret("other", "x"), auth, "authentication failed"},
-		{"password alone", sourcetest.Secret("password", "s3cret pass"), auth, "default/login|username"},
-		{"both", sourcetest.Secret("username", "alice", "password", "s3cret pass", "bearerToken", "token"), auth, "default/login|bearerToken"},
+		{"wrong password", sourcetest.Secret("username", "alice", "password", "wrong-password"), authFailed, "authentication failed|check the credentials in the Secret"},
+		{"none", source.Secret{}, authFailed, "authentication failed"},
+		{"empty secret", sourcetest.Secret("other", "x"), authFailed, "authentication failed"},
+		{"password alone", sourcetest.Secret("password", "s3cret pass"), authFailed, "default/login|username"},
+		{"both", sourcetest.Secret("username", "alice", "password", "s3cret pass", "bearerToken", "token"), authFailed, "default/login|bearerToken"},
 	} {
 		a.run(t, url, nil)
 	}
-	bearer := testenv.ServeHTTP(t, testenv.HTTP{Bearer: "t0ken-canary"}, one(t)).Repo()
-	attempt{"bearer token", sourcetest.Secret("bearerToken", "t0ken-canary"), "", ""}.run(t, bearer, nil)
-	attempt{"wrong bearer token", sourcetest.Secret("bearerToken", "other-token"), auth, "authentication failed"}.run(t, bearer, nil)
-	attempt{name: "in the URL"}.run(t, strings.Replace(url, "://", "://alice:s3cret%20pass@", 1), nil)
-	attempt{"absent secret", source.Secret{}, auth, "spec.secretRef|default/absent"}.run(t, url, func(g *source.GitRepository, _ sourcetest.Secrets) {
+	bearer := testenv.ServeHTTP(t, testenv.HTTP{Bearer: "t0ken-canary"}, newOneFileRepo(t)).Repo()
+	credentialTest{"bearer token", sourcetest.Secret("bearerToken", "t0ken-canary"), "", ""}.run(t, bearer, nil)
+	credentialTest{"wrong bearer token", sourcetest.Secret("bearerToken", "other-token"), authFailed, "authentication failed"}.run(t, bearer, nil)
+	credentialTest{name: "in the URL"}.run(t, strings.Replace(url, "://", "://alice:s3cret%20pass@", 1), nil)
+	credentialTest{"absent secret", source.Secret{}, authFailed, "spec.secretRef|default/absent"}.run(t, url, func(g *source.GitRepository, _ sourcetest.Secrets) {
 		g.Spec.SecretRef = &source.LocalReference{Name: "absent"}
 	})
 	_, _, err := git.New(func() *source.GitRepository {
@@ -104,33 +104,33 @@ func TestTLS(t *testing.T) {
 	ca, other := testenv.NewCA(t), testenv.NewCA(t)
 	cert, key := ca.Client("tester")
 	otherCert, otherKey := other.Client("stranger")
-	repo := one(t)
+	repo := newOneFileRepo(t)
 	private := testenv.ServeHTTP(t, testenv.HTTP{CA: ca}, repo).Repo()
 	mutual := testenv.ServeHTTP(t, testenv.HTTP{CA: ca, Mutual: true}, repo).Repo()
 	full := testenv.ServeHTTP(t, testenv.HTTP{CA: ca, Mutual: true, Username: "alice", Password: "s3cret"}, repo).Repo()
 	for _, row := range []struct {
 		url string
-		attempt
+		credentialTest
 	}{
-		{private, attempt{"ca.crt", sourcetest.Secret("ca.crt", string(ca.PEM())), "", ""}},
-		{private, attempt{"caFile", sourcetest.Secret("caFile", string(ca.PEM())), "", ""}},
-		{private, attempt{"no ca", source.Secret{}, gitf, "certificate|ca.crt"}},
-		{private, attempt{"wrong ca", sourcetest.Secret("ca.crt", string(other.PEM())), gitf, "certificate|ca.crt"}},
-		{private, attempt{"ca that is none", sourcetest.Secret("ca.crt", "rubbish"), auth, "default/login|ca.crt"}},
-		{mutual, attempt{"client certificate", sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)), "", ""}},
-		{mutual, attempt{"no client certificate", sourcetest.Secret("ca.crt", string(ca.PEM())), late, "git advertisement"}},
-		{mutual, attempt{"other client certificate", sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(otherCert), "tls.key", string(otherKey)), late, "git advertisement"}},
-		{mutual, attempt{"certificate without key", sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert)), auth, "default/login|tls.key"}},
-		{mutual, attempt{"key of another", sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(otherKey)), auth, "default/login|tls"}},
-		{full, attempt{"all", sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key), "username", "alice", "password", "s3cret"), "", ""}},
-		{full, attempt{"all but the password", sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)), auth, "authentication failed"}},
+		{private, credentialTest{"ca.crt", sourcetest.Secret("ca.crt", string(ca.PEM())), "", ""}},
+		{private, credentialTest{"caFile", sourcetest.Secret("caFile", string(ca.PEM())), "", ""}},
+		{private, credentialTest{"no ca", source.Secret{}, gitFailed, "certificate|ca.crt"}},
+		{private, credentialTest{"wrong ca", sourcetest.Secret("ca.crt", string(other.PEM())), gitFailed, "certificate|ca.crt"}},
+		{private, credentialTest{"ca that is none", sourcetest.Secret("ca.crt", "rubbish"), authFailed, "default/login|ca.crt"}},
+		{mutual, credentialTest{"client certificate", sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)), "", ""}},
+		{mutual, credentialTest{"no client certificate", sourcetest.Secret("ca.crt", string(ca.PEM())), authOrGitFailed, "git advertisement"}},
+		{mutual, credentialTest{"other client certificate", sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(otherCert), "tls.key", string(otherKey)), authOrGitFailed, "git advertisement"}},
+		{mutual, credentialTest{"certificate without key", sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert)), authFailed, "default/login|tls.key"}},
+		{mutual, credentialTest{"key of another", sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(otherKey)), authFailed, "default/login|tls"}},
+		{full, credentialTest{"all", sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key), "username", "alice", "password", "s3cret"), "", ""}},
+		{full, credentialTest{"all but the password", sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)), authFailed, "authentication failed"}},
 	} {
 		row.run(t, row.url, nil)
 	}
 }
 
 func TestSSH(t *testing.T) {
-	repo := one(t)
+	repo := newOneFileRepo(t)
 	identity, public := testenv.UserKey(t, "")
 	locked, lockedPublic := testenv.UserKey(t, "open sesame")
 	stranger, _ := testenv.UserKey(t, "")
@@ -138,16 +138,16 @@ func TestSSH(t *testing.T) {
 	id, known := string(identity), string(s.KnownHosts(false))
 	_, other := testenv.UserKey(t, "")
 	elsewhere := strings.Fields(known)[0] + " " + string(ssh.MarshalAuthorizedKey(other))
-	for _, a := range []attempt{
+	for _, a := range []credentialTest{
 		{"key", sourcetest.Secret("identity", id, "known_hosts", known), "", ""},
 		{"hashed hosts", sourcetest.Secret("identity", id, "known_hosts", string(s.KnownHosts(true))), "", ""},
 		{"passphrase", sourcetest.Secret("identity", string(locked), "known_hosts", known, "password", "open sesame"), "", ""},
-		{"no passphrase", sourcetest.Secret("identity", string(locked), "known_hosts", known), auth, "passphrase"},
-		{"stranger", sourcetest.Secret("identity", string(stranger), "known_hosts", known), auth, "authentication failed"},
-		{"no identity", sourcetest.Secret("known_hosts", known), auth, "default/login|identity"},
-		{"no known_hosts", sourcetest.Secret("identity", id), auth, "default/login|known_hosts"},
-		{"unknown host", sourcetest.Secret("identity", id, "known_hosts", strings.Replace(known, "127.0.0.1", "127.0.0.9", -1)), auth, "known_hosts|SHA256:"},
-		{"changed host key", sourcetest.Secret("identity", id, "known_hosts", elsewhere), auth, "SHA256:|" + ssh.FingerprintSHA256(s.HostKeys[0].PublicKey())},
+		{"no passphrase", sourcetest.Secret("identity", string(locked), "known_hosts", known), authFailed, "passphrase"},
+		{"stranger", sourcetest.Secret("identity", string(stranger), "known_hosts", known), authFailed, "authentication failed"},
+		{"no identity", sourcetest.Secret("known_hosts", known), authFailed, "default/login|identity"},
+		{"no known_hosts", sourcetest.Secret("identity", id), authFailed, "default/login|known_hosts"},
+		{"unknown host", sourcetest.Secret("identity", id, "known_hosts", strings.Replace(known, "127.0.0.1", "127.0.0.9", -1)), authFailed, "known_hosts|SHA256:"},
+		{"changed host key", sourcetest.Secret("identity", id, "known_hosts", elsewhere), authFailed, "SHA256:|" + ssh.FingerprintSHA256(s.HostKeys[0].PublicKey())},
 	} {
 		a.run(t, s.Repo(), nil)
 	}
@@ -158,7 +158,7 @@ func TestSSH(t *testing.T) {
 }
 
 func TestProxies(t *testing.T) {
-	repo := one(t)
+	repo := newOneFileRepo(t)
 	ca := testenv.NewCA(t)
 	identity, public := testenv.UserKey(t, "")
 	plain := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
@@ -182,13 +182,13 @@ func TestProxies(t *testing.T) {
 			}
 			name := scheme + " to " + target.url[:5]
 			before := len(p.Seen())
-			attempt{name: name, secret: target.login}.run(t, target.url, through("address", p.URL, "username", "proxy", "password", "pr0xy-pass"))
+			credentialTest{name: name, secret: target.login}.run(t, target.url, through("address", p.URL, "username", "proxy", "password", "pr0xy-pass"))
 			if seen := p.Seen(); len(seen) == before || strings.HasPrefix(seen[len(seen)-1], "refused") {
 				t.Errorf("%s: the proxy saw %v", name, seen)
 			}
 			refusal := map[string]string{"http": "proxy", "https": "proxy", "socks5": "socks"}[scheme]
-			attempt{name + " wrong password", target.login, gitf, refusal}.run(t, target.url, through("address", p.URL, "username", "proxy", "password", "wr0ng-pass"))
-			attempt{name + " no address", target.login, auth, "default/proxy|address"}.run(t, target.url, through("username", "proxy"))
+			credentialTest{name + " wrong password", target.login, gitFailed, refusal}.run(t, target.url, through("address", p.URL, "username", "proxy", "password", "wr0ng-pass"))
+			credentialTest{name + " no address", target.login, authFailed, "default/proxy|address"}.run(t, target.url, through("username", "proxy"))
 		}
 	}
 }
@@ -220,11 +220,11 @@ func TestLogin(t *testing.T) {
 	}{
 		"bearer token":       {testenv.HTTP{Bearer: "t0ken-canary"}, source.Credential{Token: "t0ken-canary", Expires: time.Now()}, ""},
 		"password":           {testenv.HTTP{Username: "AKIA%session", Password: "p4ss-canary"}, source.Credential{Username: "AKIA%session", Password: "p4ss-canary"}, ""},
-		"what is not wanted": {testenv.HTTP{Bearer: "other"}, source.Credential{Token: "t0ken-canary"}, auth},
+		"what is not wanted": {testenv.HTTP{Bearer: "other"}, source.Credential{Token: "t0ken-canary"}, authFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.config.CA = ca
-			server := testenv.ServeHTTP(t, c.config, one(t))
+			server := testenv.ServeHTTP(t, c.config, newOneFileRepo(t))
 			g := object(server.Repo(), source.GitRepositoryRef{Branch: "main"})
 			g.Spec.Provider, g.Spec.SecretRef, g.Spec.ServiceAccountName = "azure", &source.LocalReference{Name: "login"}, "robot"
 			i := &issuer{credential: c.issued}
@@ -255,7 +255,7 @@ func TestLogin(t *testing.T) {
 
 func TestLoginFailures(t *testing.T) {
 	const provider = "InvalidProviderConfiguration"
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, one(t))
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, newOneFileRepo(t))
 	app := sourcetest.Secret("githubAppID", "1", "githubAppPrivateKey", "canary")
 	for _, c := range []struct {
 		name    string
@@ -272,8 +272,8 @@ func TestLoginFailures(t *testing.T) {
 		{name: "user information", change: func(g *source.GitRepository) { g.Spec.URL = "https://canary:canary@example.com/x" }, reason: provider, stalled: true, say: "without user information"},
 		{name: "misconfigured", err: fmt.Errorf("%w: no key", source.ErrProvider), reason: provider, say: "provider azure|no key"},
 		{name: "hopeless", err: fmt.Errorf("%w: %w: no key", source.ErrInvalid, source.ErrProvider), reason: provider, stalled: true, say: "no key"},
-		{name: "down", err: errors.New("token service is down"), reason: auth, say: "provider azure|token service is down"},
-		{name: "bad CA", secret: sourcetest.Secret("ca.crt", "canary"), reason: auth, say: "default/login|ca.crt"},
+		{name: "down", err: errors.New("token service is down"), reason: authFailed, say: "provider azure|token service is down"},
+		{name: "bad CA", secret: sourcetest.Secret("ca.crt", "canary"), reason: authFailed, say: "default/login|ca.crt"},
 		{name: "app without its provider", secret: app, change: func(g *source.GitRepository) { g.Spec.Provider = "generic" }, reason: provider, stalled: true, say: "default/login|provider github"},
 		{name: "app without any provider", secret: app, change: func(g *source.GitRepository) { g.Spec.Provider = "" }, reason: provider, stalled: true, say: "default/login|provider github"},
 		{name: "app with another provider", secret: app, reason: provider, stalled: true, say: "default/login|provider github"},
@@ -304,7 +304,7 @@ func TestLoginFailures(t *testing.T) {
 // submodule there logs in by itself; an entry of spec.submoduleCredentials takes
 // precedence.
 func TestLoginOfSubmodules(t *testing.T) {
-	app, lib, other, public := testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t), one(t)
+	app, lib, other, public := testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t), newOneFileRepo(t)
 	allow := func(r *http.Request) bool {
 		user, password, _ := r.BasicAuth()
 		if strings.HasPrefix(r.URL.Path, "/other.git") && r.Header.Get("Authorization") != "" {
@@ -315,12 +315,12 @@ func TestLoginOfSubmodules(t *testing.T) {
 	server := testenv.ServeAll(t, testenv.HTTP{Allow: allow}, map[string]*testenv.Repo{"app.git": app, "lib.git": lib})
 	guarded := testenv.ServeAll(t, testenv.HTTP{Allow: allow}, map[string]*testenv.Repo{"other.git": other})
 	foreign := testenv.ServeHTTP(t, testenv.HTTP{}, public)
-	inLib := linked(lib, map[string]string{"l": "1"})
-	linked(app, map[string]string{"a": "1"}, link{"lib", "../lib.git", inLib},
-		link{"again", strings.Replace(server.URL, "://", "://me@", 1) + "/lib.git", inLib},
-		link{"other", guarded.URL + "/other.git", linked(other, map[string]string{"o": "1"})},
-		link{"foreign", foreign.Repo(), public.Commit(testenv.Commit{Branch: "main", Files: files("f", "1")})})
-	g := recursing(server.URL + "/app.git")
+	inLib := commitFiles(lib, map[string]string{"l": "1"})
+	commitFiles(app, map[string]string{"a": "1"}, submodule{"lib", "../lib.git", inLib},
+		submodule{"again", strings.Replace(server.URL, "://", "://me@", 1) + "/lib.git", inLib},
+		submodule{"other", guarded.URL + "/other.git", commitFiles(other, map[string]string{"o": "1"})},
+		submodule{"foreign", foreign.Repo(), public.Commit(testenv.Commit{Branch: "main", Files: files("f", "1")})})
+	g := recursiveObject(server.URL + "/app.git")
 	g.Spec.Provider = "azure"
 	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: guarded.URL, SecretRef: source.LocalReference{Name: "other"}}}
 	i := &issuer{credential: source.Credential{Token: "t0ken-canary"}}
@@ -350,7 +350,7 @@ func TestLoginOfSubmodules(t *testing.T) {
 // A server that is known to speak protocol 2 gets no greeting: a check is one
 // request, a fetch one more.
 func TestKnownServer(t *testing.T) {
-	repo := one(t)
+	repo := newOneFileRepo(t)
 	v2, v0 := testenv.ServeHTTP(t, testenv.HTTP{}, repo), testenv.ServeHTTP(t, testenv.HTTP{V0: true}, repo)
 	old := false // whether the server speaks version 0 now
 	server := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
@@ -406,7 +406,7 @@ func TestKnownServer(t *testing.T) {
 // If a known server refuses a request, it gets a greeting, and the error reports its
 // answer to that.
 func TestKnownServerRefuses(t *testing.T) {
-	repo := one(t)
+	repo := newOneFileRepo(t)
 	server := testenv.ServeHTTP(t, testenv.HTTP{Allow: func(r *http.Request) bool {
 		_, password, _ := r.BasicAuth()
 		return password == "good-canary"
@@ -424,7 +424,7 @@ func TestKnownServerRefuses(t *testing.T) {
 	}
 	server.Reset()
 	_, err = resolve("bad-canary", state)
-	wantStep(t, err, auth, "")
+	wantStep(t, err, authFailed, "")
 	testenv.Equal(t, counts(server), "1 advertisements, 1 lists, 0 packs", "a refusal")
 	for _, status := range []int{http.StatusServiceUnavailable, http.StatusTooManyRequests} {
 		server.Break(&testenv.Defect{Phase: testenv.LsRefs, Status: status})

@@ -17,8 +17,8 @@ import (
 	"github.com/headgate-io/headgate/git/internal/wire"
 )
 
-// A base is the newest commit of an upstream that an earlier fetch left in the cache.
-// The next fetch, for any object, transfers only what is new. A base is one entry of
+// A cachedBase is the newest commit of an upstream that an earlier fetch left in the cache.
+// The next fetch, for any object, transfers only what is new. It is one entry of
 // the cache: the objects of the commit with its whole tree, as [packfile.Pack] spools
 // them. A fetch that builds on it copies the objects that it did not receive, and its
 // pack then replaces the entry.
@@ -30,7 +30,7 @@ import (
 //   - One fetch of an upstream runs at a time, across all processes that share the
 //     cache: a fetch that has waited finds the commit of the fetch before it, or has
 //     less to transfer.
-type base struct {
+type cachedBase struct {
 	commit  object.ID      // zero when nothing is held
 	objects *packfile.Pack // those of commit; nil when nothing is held
 
@@ -50,9 +50,9 @@ type note struct {
 // lock waits for other fetches of the upstream and returns what the cache holds
 // afterwards. A held commit is not fetched again; with credentials of a provider the
 // server is still contacted, to prove that they are valid.
-func (n *network) lock(ctx context.Context) (*base, error) {
-	b := &base{key: "git pool 3\x00" + n.scope}
-	if n.lent {
+func (n *remoteUpstream) lock(ctx context.Context) (*cachedBase, error) {
+	b := &cachedBase{key: "git pool 3\x00" + n.scope}
+	if n.providerIssued {
 		if err := n.greet(ctx, true); err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func (n *network) lock(ctx context.Context) (*base, error) {
 }
 
 // load opens the entry of the cache. An entry that cannot be read counts as missing.
-func (b *base) load() {
+func (b *cachedBase) load() {
 	e, err := b.cache.Open(b.key)
 	if err != nil {
 		return
@@ -88,13 +88,13 @@ func (b *base) load() {
 		b.commit, err = object.ParseID(n.Commit)
 	}
 	if err != nil {
-		b.forget()
+		b.dropObjects()
 	}
 }
 
-// forget closes what is held and continues as if there was none. It does not change
+// dropObjects closes what is held and continues as if there was none. It does not change
 // the cache.
-func (b *base) forget() {
+func (b *cachedBase) dropObjects() {
 	if b.objects != nil {
 		b.objects.Close()
 	}
@@ -102,15 +102,15 @@ func (b *base) forget() {
 }
 
 // close closes what is held and releases the lock.
-func (b *base) close() {
-	b.forget()
+func (b *cachedBase) close() {
+	b.dropObjects()
 	b.discard()
 	if b.unlock != nil {
 		b.unlock()
 	}
 }
 
-func (b *base) discard() {
+func (b *cachedBase) discard() {
 	if b.draft != nil {
 		b.draft.Discard()
 		b.draft = nil
@@ -118,7 +118,7 @@ func (b *base) discard() {
 }
 
 // temp creates a spool in the cache. Only the spool created last can be kept.
-func (b *base) temp() (*os.File, error) {
+func (b *cachedBase) temp() (*os.File, error) {
 	b.discard()
 	draft, err := b.cache.Create()
 	if err != nil {
@@ -136,7 +136,7 @@ var (
 // complete checks that pack and the held objects together have the whole tree of the
 // commit or tag id. It copies the objects that pack lacks and stores pack in the
 // cache, in place of what was held. A failure to store it is not an error.
-func (b *base) complete(ctx context.Context, pack *packfile.Pack, id object.ID) error {
+func (b *cachedBase) complete(ctx context.Context, pack *packfile.Pack, id object.ID) error {
 	u := &union{pack, b.objects, map[object.ID]bool{}}
 	commit, err := peel(u, id)
 	var c *object.CommitData
@@ -189,8 +189,8 @@ type union struct {
 	held       map[object.ID]bool
 }
 
-// from returns the pack that has an object.
-func (u *union) from(id object.ID) *packfile.Pack {
+// packWith returns the pack that has an object.
+func (u *union) packWith(id object.ID) *packfile.Pack {
 	if _, _, err := u.pack.Stat(id); err == nil || u.base == nil {
 		return u.pack
 	}
@@ -201,25 +201,25 @@ func (u *union) from(id object.ID) *packfile.Pack {
 }
 
 // Stat implements [object.Database].
-func (u *union) Stat(id object.ID) (object.Type, int64, error) { return u.from(id).Stat(id) }
+func (u *union) Stat(id object.ID) (object.Type, int64, error) { return u.packWith(id).Stat(id) }
 
 // Open implements [object.Database].
 func (u *union) Open(id object.ID) (object.Type, int64, io.ReadCloser, error) {
-	return u.from(id).Open(id)
+	return u.packWith(id).Open(id)
 }
 
-// doubtful reports whether the base may have caused err, so that a fetch without a
+// mayHaveCaused reports whether the base may have caused err, so that a fetch without a
 // base is worth a try.
-func (b *base) doubtful(ctx context.Context, err error) bool {
+func (b *cachedBase) mayHaveCaused(ctx context.Context, err error) bool {
 	is := func(kind error) bool { return errors.Is(err, kind) }
-	return b.objects != nil && ctx.Err() == nil && !b.unwritable(ctx, err) &&
+	return b.objects != nil && ctx.Err() == nil && !b.isCacheWriteError(ctx, err) &&
 		slices.ContainsFunc([]error{errIncomplete, object.ErrCorrupt, wire.ErrRemote, wire.ErrProtocol}, is) &&
 		!slices.ContainsFunc([]error{wire.ErrUnreachable, wire.ErrAuth, wire.ErrNotFound, wire.ErrBusy}, is)
 }
 
-// unwritable reports whether err comes from writing to the cache, for example because
+// isCacheWriteError reports whether err comes from writing to the cache, for example because
 // the disk is full, so that a fetch without the cache is worth a try.
-func (b *base) unwritable(ctx context.Context, err error) bool {
+func (b *cachedBase) isCacheWriteError(ctx context.Context, err error) bool {
 	e, ok := errors.AsType[*fs.PathError](err)
 	return ctx.Err() == nil && (errors.Is(err, errCache) || ok && b.draft != nil && e.Path == b.draft.File().Name())
 }

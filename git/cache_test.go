@@ -92,7 +92,7 @@ func TestIncremental(t *testing.T) {
 			}
 			s.web.Reset()
 			fetch(t, g, env)
-			testenv.Equal(t, packs(s.web), nil, "fetched what is held")
+			testenv.Equal(t, packRequests(s.web), nil, "fetched what is held")
 		})
 	}
 }
@@ -198,7 +198,7 @@ func TestCredentialsShareNothing(t *testing.T) {
 		}
 		server.Reset()
 		fetch(t, g, env)
-		testenv.Equal(t, len(packs(server)), row.fetches, "%d: secret %q, %s: fetches", i, row.secret, row.url)
+		testenv.Equal(t, len(packRequests(server)), row.fetches, "%d: secret %q, %s: fetches", i, row.secret, row.url)
 	}
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -237,7 +237,7 @@ func TestSharedUpstream(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	testenv.Equal(t, len(packs(server)), 1, "fetches")
+	testenv.Equal(t, len(packRequests(server)), 1, "fetches")
 	for _, a := range archives {
 		if !bytes.Equal(a, archives[0]) {
 			t.Error("different bytes")
@@ -246,8 +246,8 @@ func TestSharedUpstream(t *testing.T) {
 	g := object(server.Repo(), refs[0])
 	g.Spec.SparseCheckout = []string{"dir1"}
 	server.Reset()
-	if _, data, _ := fetch(t, g, source.Env{Cache: newCache(t, dir)}); len(contents(t, data)) != 5 || len(packs(server)) > 0 {
-		t.Errorf("sparse: %d files, fetched %q", len(contents(t, data)), packs(server))
+	if _, data, _ := fetch(t, g, source.Env{Cache: newCache(t, dir)}); len(contents(t, data)) != 5 || len(packRequests(server)) > 0 {
+		t.Errorf("sparse: %d files, fetched %q", len(contents(t, data)), packRequests(server))
 	}
 }
 
@@ -259,15 +259,15 @@ func packed(kind byte, base, content string) []byte {
 	return p.Sum()
 }
 
-// answer answers the first requests for packs in version 2, as many as times says,
+// respondToFetch answers the first requests for packs in version 2, as many as times says,
 // with body.
-func answer(body string, times int) *testenv.Defect {
+func respondToFetch(body string, times int) *testenv.Defect {
 	return &testenv.Defect{Phase: testenv.Pack, Status: http.StatusOK, Times: times,
 		Header: http.Header{"Content-Type": {"application/x-git-upload-pack-result"}}, Body: body}
 }
 
-// sent returns the answer to a fetch that sends pack.
-func sent(pack []byte) string { return pkt("packfile\n") + pkt("\x01"+string(pack)) + "0000" }
+// packResponse returns the answer to a fetch that sends pack.
+func packResponse(pack []byte) string { return pkt("packfile\n") + pkt("\x01"+string(pack)) + "0000" }
 
 // A server that learns which commit is held may answer with a hostile pack. The answer
 // is refused, everything is fetched instead, and only complete commits are stored.
@@ -304,7 +304,7 @@ func TestHostileDifference(t *testing.T) {
 			mine := t.TempDir()
 			must(t, os.CopyFS(mine, os.DirFS(dir)))
 			env := source.Env{Cache: newCache(t, mine)}
-			server.Break(answer(sent(pack), 0))
+			server.Break(respondToFetch(packResponse(pack), 0))
 			if _, _, _, err := try(t.Context(), g, env); err == nil {
 				t.Fatal("no error")
 			}
@@ -318,12 +318,12 @@ func TestHostileDifference(t *testing.T) {
 
 			must(t, os.RemoveAll(mine))
 			must(t, os.CopyFS(mine, os.DirFS(dir)))
-			server.Break(answer(sent(pack), 1))
+			server.Break(respondToFetch(packResponse(pack), 1))
 			server.Reset()
 			if _, again, _ := fetch(t, g, source.Env{Cache: newCache(t, mine)}); !bytes.Equal(again, data) {
 				t.Error("other bytes after a fall-back")
 			}
-			if list := packs(server); len(list) != 2 || bytes.Contains([]byte(list[1]), []byte("have ")) {
+			if list := packRequests(server); len(list) != 2 || bytes.Contains([]byte(list[1]), []byte("have ")) {
 				t.Errorf("requests %q", list)
 			}
 			server.Break(nil)
@@ -343,8 +343,8 @@ func TestBusyServer(t *testing.T) {
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusUnauthorized, http.StatusNotFound} {
 		server.Break(&testenv.Defect{Phase: testenv.Pack, Status: status})
 		server.Reset()
-		if _, _, _, err := try(t.Context(), g, env); err == nil || len(packs(server)) != 1 {
-			t.Errorf("status %d: %v after requests %q", status, err, packs(server))
+		if _, _, _, err := try(t.Context(), g, env); err == nil || len(packRequests(server)) != 1 {
+			t.Errorf("status %d: %v after requests %q", status, err, packRequests(server))
 		}
 	}
 }
@@ -397,25 +397,25 @@ func TestRepositoryIsReplaced(t *testing.T) {
 // object, which reaches the same repository without credentials.
 func TestLoginsShareNothing(t *testing.T) {
 	private, public := testenv.NewRepo(t), testenv.NewRepo(t)
-	pin := linked(private, map[string]string{"secret": "1"})
+	pin := commitFiles(private, map[string]string{"secret": "1"})
 	guarded := testenv.ServeAll(t, testenv.HTTP{Allow: func(r *http.Request) bool {
 		return r.Header.Get("Authorization") == "Bearer t0ken-canary"
 	}}, map[string]*testenv.Repo{"app.git": private})
 	open := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": public})
-	linked(public, map[string]string{"a": "1"}, link{"stolen", guarded.URL + "/app.git", pin})
+	commitFiles(public, map[string]string{"a": "1"}, submodule{"stolen", guarded.URL + "/app.git", pin})
 
 	i := &issuer{credential: source.Credential{Token: "t0ken-canary"}}
 	env := source.Env{Login: i.login, Cache: newCache(t, t.TempDir())}
-	owner, other := recursing(guarded.URL+"/app.git"), recursing(open.URL+"/app.git")
+	owner, other := recursiveObject(guarded.URL+"/app.git"), recursiveObject(open.URL+"/app.git")
 	owner.Spec.Provider, other.Spec.Provider = "azure", "azure"
 	fetch(t, owner, env)
-	refused(t, other, env, auth, `submodule "stolen"|no credentials were sent`)
+	wantRecoverableFetchError(t, other, env, authFailed, `submodule "stolen"|no credentials were sent`)
 }
 
 // A program that now runs as another user gets nothing from the cache that the server
 // would refuse, not even a pinned commit.
-func TestLoginIsAsked(t *testing.T) {
-	repo := one(t)
+func TestCacheRequiresLogin(t *testing.T) {
+	repo := newOneFileRepo(t)
 	server := testenv.ServeHTTP(t, testenv.HTTP{Bearer: "t0ken-canary"}, repo)
 	env := source.Env{Cache: newCache(t, t.TempDir())}
 	g := object(server.Repo(), source.GitRepositoryRef{Commit: repo.ID("main")})
@@ -423,15 +423,15 @@ func TestLoginIsAsked(t *testing.T) {
 	env.Login = (&issuer{credential: source.Credential{Token: "t0ken-canary"}}).login
 	fetch(t, g, env)
 	server.Reset()
-	if fetch(t, g, env); len(packs(server)) > 0 {
-		t.Errorf("fetched what is held: %q", packs(server))
+	if fetch(t, g, env); len(packRequests(server)) > 0 {
+		t.Errorf("fetched what is held: %q", packRequests(server))
 	}
 	env.Login = (&issuer{credential: source.Credential{Token: "somebody else"}}).login
-	fails(t, g, env, auth, "")
+	wantFetchError(t, g, env, authFailed, "")
 }
 
-// fleet reconciles objects concurrently, and returns their results and errors.
-func fleet(t *testing.T, env source.Env, objects ...*source.GitRepository) (results []source.Result, errs []error) {
+// reconcileAll reconciles objects concurrently, and returns their results and errors.
+func reconcileAll(t *testing.T, env source.Env, objects ...*source.GitRepository) (results []source.Result, errs []error) {
 	t.Helper()
 	r := &source.Reconciler{Store: openStore(t)}
 	results, errs = make([]source.Result, len(objects)), make([]error, len(objects))
@@ -443,8 +443,8 @@ func fleet(t *testing.T, env source.Env, objects ...*source.GitRepository) (resu
 	return results, errs
 }
 
-// many returns n objects of one repository, each changed by edit.
-func many(n int, url string, ref source.GitRepositoryRef, edit func(i int, g *source.GitRepository)) []*source.GitRepository {
+// newObjects returns n objects of one repository, each changed by edit.
+func newObjects(n int, url string, ref source.GitRepositoryRef, edit func(i int, g *source.GitRepository)) []*source.GitRepository {
 	list := make([]*source.GitRepository, n)
 	for i := range list {
 		list[i] = object(url, ref)
@@ -461,9 +461,9 @@ func counts(s *testenv.Server) string {
 	return fmt.Sprintf("%d advertisements, %d lists, %d packs", s.Count(testenv.Advertisement), s.Count(testenv.LsRefs), s.Count(testenv.Pack))
 }
 
-// sharing returns an environment in which objects share requests, connections and a
+// sharedEnv returns an environment in which objects share requests, connections and a
 // cache.
-func sharing(t *testing.T, secrets source.Secrets) source.Env {
+func sharedEnv(t *testing.T, secrets source.Secrets) source.Env {
 	env := source.Env{Share: new(source.Share), Since: time.Now(), Reuse: new(source.Connections), Cache: newCache(t, t.TempDir()), Secrets: secrets}
 	t.Cleanup(env.Reuse.Close)
 	return env
@@ -472,14 +472,14 @@ func sharing(t *testing.T, secrets source.Secrets) source.Env {
 // Objects of one repository and revision that are due together cost the server one
 // list of refs and one pack, even if they pack different files.
 func TestFleetAsksOnce(t *testing.T) {
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, one(t))
-	env := sharing(t, nil)
-	objects := many(20, server.Repo(), source.GitRepositoryRef{Branch: "main"}, func(i int, g *source.GitRepository) {
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, newOneFileRepo(t))
+	env := sharedEnv(t, nil)
+	objects := newObjects(20, server.Repo(), source.GitRepositoryRef{Branch: "main"}, func(i int, g *source.GitRepository) {
 		if i%2 == 1 {
 			g.Spec.Ignore = new("*.md")
 		}
 	})
-	results, errs := fleet(t, env, objects...)
+	results, errs := reconcileAll(t, env, objects...)
 	if got := counts(server); got != "1 advertisements, 1 lists, 1 packs" || errors.Join(errs...) != nil {
 		t.Errorf("%s, %v", got, errs)
 	}
@@ -490,7 +490,7 @@ func TestFleetAsksOnce(t *testing.T) {
 	}
 	server.Reset()
 	env.Since = time.Now()
-	if _, errs := fleet(t, env, objects...); counts(server) != "1 advertisements, 1 lists, 0 packs" || errors.Join(errs...) != nil {
+	if _, errs := reconcileAll(t, env, objects...); counts(server) != "1 advertisements, 1 lists, 0 packs" || errors.Join(errs...) != nil {
 		t.Errorf("again: %s, %v", counts(server), errs)
 	}
 }
@@ -498,7 +498,7 @@ func TestFleetAsksOnce(t *testing.T) {
 // Objects that request different refs, or use other credentials, get answers of their
 // own.
 func TestFleetApart(t *testing.T) {
-	repo := one(t)
+	repo := newOneFileRepo(t)
 	repo.Git("branch", "next", "main")
 	server := testenv.ServeHTTP(t, testenv.HTTP{Allow: func(r *http.Request) bool {
 		_, password, _ := r.BasicAuth()
@@ -525,9 +525,9 @@ func TestFleetApart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server.Reset()
-			env := sharing(t, secrets)
+			env := sharedEnv(t, secrets)
 			refused := 0
-			for _, g := range many(2, server.Repo(), source.GitRepositoryRef{Branch: "main"}, func(i int, g *source.GitRepository) {
+			for _, g := range newObjects(2, server.Repo(), source.GitRepositoryRef{Branch: "main"}, func(i int, g *source.GitRepository) {
 				g.Spec.SecretRef = &source.LocalReference{Name: "alice"}
 				c.edit(i, g)
 			}) {
@@ -535,7 +535,7 @@ func TestFleetApart(t *testing.T) {
 				_, _, err := o.Resolve(t.Context(), nil)
 				if err != nil {
 					refused++
-					wantStep(t, err, auth, "")
+					wantStep(t, err, authFailed, "")
 				}
 				if len(o.Secrets()) == 0 || strings.Contains(fmt.Sprint(err), "canary") {
 					t.Errorf("its secrets are not known, or show: %v", err)

@@ -38,13 +38,13 @@ type content struct {
 	files  int64         // in the tree of the commit
 	notes  []string
 
-	links    []gitlink       // the submodules in own
+	links    []gitlink       // the submodules in ownTree
 	module   *module         // of a submodule: the first place where it is needed
 	verified bool            // Verify has succeeded
 	rules    *artifact.Rules // nil until the tree was composed
-	own      fs.FS           // the packed part of the commit's own tree, before the ignore rules
-	whole    fs.FS           // own with all includes, before the ignore rules
-	holding  []io.Closer     // what whole reads from, besides db
+	ownTree  fs.FS           // the packed part of the commit's own tree, before the ignore rules
+	fullTree fs.FS           // ownTree with all includes, before the ignore rules
+	closers  []io.Closer     // what fullTree reads from, besides db
 
 	repositories map[*object.FS]func(context.Context) (upstream, error) // connects to the repository of a tree, for LFS objects
 }
@@ -56,8 +56,8 @@ func newContent(ctx context.Context, o *Origin, db database, id object.ID, notes
 	var err error
 	if c.commit, err = object.ReadCommit(db, id); err == nil {
 		// A few small trees that hold each other can describe 2¹⁰⁰ files. A partial
-		// database does not know the sizes of files before it has them: see obtain.
-		_, lean := db.(*partial)
+		// database does not know the sizes of files before it has them: see fetchFiles.
+		_, lean := db.(*partialDatabase)
 		c.total, err = object.Measure(ctx, db, c.commit.Tree, lean)
 	}
 	if err == nil {
@@ -69,7 +69,7 @@ func newContent(ctx context.Context, o *Origin, db database, id object.ID, notes
 	}
 	c.files = c.total.Files
 	c.tree = object.TreeFS(db, c.commit.Tree)
-	c.repositories = map[*object.FS]func(context.Context) (upstream, error){c.tree: o.connect}
+	c.repositories = map[*object.FS]func(context.Context) (upstream, error){c.tree: o.openUpstream}
 	return c, nil
 }
 
@@ -101,24 +101,24 @@ func (c *content) compose(ctx context.Context) error {
 		}
 	}
 	spec := &c.origin.repo.Spec
-	_, lean := c.db.(*partial)
+	_, lean := c.db.(*partialDatabase)
 	var err error
-	if c.own = c.tree; len(spec.SparseCheckout) > 0 {
-		c.own, err = c.origin.sparseView(ctx, c.tree)
+	if c.ownTree = c.tree; len(spec.SparseCheckout) > 0 {
+		c.ownTree, err = c.origin.sparseView(ctx, c.tree)
 	}
 	if err == nil && lean {
-		err = c.prepare(ctx)
+		err = c.fetchConfigFiles(ctx)
 	}
 	if err == nil && c.total.Modules > 0 {
-		err = c.submodules(ctx)
+		err = c.mountSubmodules(ctx)
 	}
-	if c.whole = c.own; err == nil && len(spec.Include)+len(c.rev.Inputs) > 0 {
+	if c.fullTree = c.ownTree; err == nil && len(spec.Include)+len(c.rev.Inputs) > 0 {
 		err = c.include(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	rules, err := ignoreOf(c.origin.repo).Compile(ctx, c.whole)
+	rules, err := ignoreOf(c.origin.repo).Compile(ctx, c.fullTree)
 	if err != nil {
 		if errors.Is(err, object.ErrCorrupt) || isAbsent(err) { // the tree cannot be read at all
 			return err
@@ -129,12 +129,12 @@ func (c *content) compose(ctx context.Context) error {
 		c.noteEmptySubmodules(ctx, rules)
 	}
 	if lean {
-		all := part{rules.View(ctx, c.own), func(string) bool { return true }}
-		if err := c.obtain(ctx, c.files, all); err != nil {
+		all := part{rules.View(ctx, c.ownTree), func(string) bool { return true }}
+		if err := c.fetchFiles(ctx, c.files, all); err != nil {
 			return err
 		}
 	}
-	if err := c.objects(ctx, rules); err != nil {
+	if err := c.replaceLFSPointers(ctx, rules); err != nil {
 		return err
 	}
 	c.rules = rules
@@ -154,16 +154,16 @@ func (c *content) noteEmptySubmodules(ctx context.Context, rules *artifact.Rules
 	}
 }
 
-// objects replaces the LFS pointers that are packed by their objects. Without
+// replaceLFSPointers replaces the LFS pointers that are packed by their objects. Without
 // spec.lfs it only notes how many pointers there are, at next to no cost if the tree
 // has no .gitattributes at its top.
-func (c *content) objects(ctx context.Context, rules *artifact.Rules) error {
+func (c *content) replaceLFSPointers(ctx context.Context, rules *artifact.Rules) error {
 	if !c.origin.repo.Spec.LFS {
 		top, err := c.tree.ReadDir(".")
 		if err != nil || !slices.ContainsFunc(top, func(e fs.DirEntry) bool { return e.Name() == ".gitattributes" }) {
 			return err
 		}
-		if n, err := lfs.Count(ctx, rules.View(ctx, c.own)); err == nil && n > 0 {
+		if n, err := lfs.Count(ctx, rules.View(ctx, c.ownTree)); err == nil && n > 0 {
 			c.notes = append(c.notes, fmt.Sprintf("%d files are Git LFS pointers, packed as they are: set spec.lfs to get what they stand for", n))
 		}
 		return nil
@@ -174,16 +174,16 @@ func (c *content) objects(ctx context.Context, rules *artifact.Rules) error {
 		Bytes:     cmp.Or(limits.Bytes, maxBytes),
 		Used:      c.total.Bytes,
 		Temp:      limits.Temp,
-		Fetch:     c.fetchObjects,
+		Fetch:     c.fetchLFSObjects,
 	}
 	if name, err := source.Address(c.origin.repo); progress != nil && err == nil {
 		o.Progress = func(done, total int64) {
 			progress(source.Progress{Object: name, Phase: "receiving LFS objects", Done: done, Total: total, Unit: "bytes"})
 		}
 	}
-	held, plain, err := lfs.Fill(ctx, rules.View(ctx, c.whole), o)
+	held, plain, err := lfs.Fill(ctx, rules.View(ctx, c.fullTree), o)
 	if held != nil {
-		c.holding = append(c.holding, held)
+		c.closers = append(c.closers, held)
 	}
 	if n := len(plain); n > 0 {
 		c.notes = append(c.notes, fmt.Sprintf("%d files have the attribute filter=lfs and are no LFS pointers, they are packed as they are: %s",
@@ -192,8 +192,8 @@ func (c *content) objects(ctx context.Context, rules *artifact.Rules) error {
 	return err
 }
 
-// fetchObjects fetches LFS objects from the repository of tree.
-func (c *content) fetchObjects(ctx context.Context, tree *object.FS, objects []lfs.Object, spool *lfs.Spool) error {
+// fetchLFSObjects fetches LFS objects from the repository of tree.
+func (c *content) fetchLFSObjects(ctx context.Context, tree *object.FS, objects []lfs.Object, spool *lfs.Spool) error {
 	configured, err := lfs.ConfiguredURL(tree)
 	if err != nil {
 		return err
@@ -202,7 +202,7 @@ func (c *content) fetchObjects(ctx context.Context, tree *object.FS, objects []l
 	if err != nil {
 		return err
 	}
-	return errors.Join(up.objects(ctx, configured, objects, spool), up.Close())
+	return errors.Join(up.fetchLFS(ctx, configured, objects, spool), up.Close())
 }
 
 // enumerate joins the first few names.
@@ -219,7 +219,7 @@ func (c *content) Explain(ctx context.Context) (fs.FS, *artifact.Rules, error) {
 	if err := c.compose(ctx); err != nil {
 		return nil, nil, stepError(source.StepFetch, err)
 	}
-	return c.whole, c.rules, nil
+	return c.fullTree, c.rules, nil
 }
 
 // WriteTo implements [source.Content]: it writes the tree, without ignored files, in
@@ -228,8 +228,8 @@ func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, erro
 	if err := c.compose(ctx); err != nil {
 		return source.Report{}, stepError(source.StepFetch, err)
 	}
-	out := &sink{w: w}
-	packed, err := c.origin.env.Cache.Pack(ctx, out, c.rules.View(ctx, c.whole))
+	out := &errWriter{w: w}
+	packed, err := c.origin.env.Cache.Pack(ctx, out, c.rules.View(ctx, c.fullTree))
 	if err != nil && out.err == nil { // reading the tree failed, not writing to w
 		err = stepError(source.StepFetch, err)
 	}
@@ -241,13 +241,13 @@ func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, erro
 	}, err
 }
 
-// A sink remembers whether writing failed.
-type sink struct {
+// An errWriter remembers whether writing failed.
+type errWriter struct {
 	w   io.Writer
 	err error
 }
 
-func (s *sink) Write(p []byte) (int, error) {
+func (s *errWriter) Write(p []byte) (int, error) {
 	n, err := s.w.Write(p)
 	if err != nil {
 		s.err = err
@@ -258,7 +258,7 @@ func (s *sink) Write(p []byte) (int, error) {
 // Close implements [source.Content].
 func (c *content) Close() error {
 	err := c.db.Close()
-	for _, h := range c.holding {
+	for _, h := range c.closers {
 		err = errors.Join(err, h.Close())
 	}
 	return err

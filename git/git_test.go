@@ -94,7 +94,7 @@ func TestReferenceErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, _, err := try(t.Context(), object(url, row.ref), source.Env{})
-			wantStep(t, err, gitf, row.say)
+			wantStep(t, err, gitFailed, row.say)
 			if errors.Is(err, source.ErrInvalid) != row.invalid {
 				t.Errorf("%v: invalid = %v", err, !row.invalid)
 			}
@@ -105,7 +105,7 @@ func TestReferenceErrors(t *testing.T) {
 func TestEmptyRepository(t *testing.T) {
 	for _, v0 := range []bool{false, true} {
 		url := testenv.ServeHTTP(t, testenv.HTTP{V0: v0}, testenv.NewRepo(t)).Repo()
-		fails(t, object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{}, "EmptyGitRepository", "")
+		wantFetchError(t, object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{}, "EmptyGitRepository", "")
 	}
 }
 
@@ -147,9 +147,9 @@ func TestSemverTies(t *testing.T) {
 	}
 }
 
-// crowd makes a repository with the refs release, v1.0.0 and refs/pull/1/head, and n
+// newRepoWithRefs makes a repository with the refs release, v1.0.0 and refs/pull/1/head, and n
 // refs whose names begin with each of the prefixes.
-func crowd(t *testing.T, n int, prefixes ...string) (*testenv.Repo, string) {
+func newRepoWithRefs(t *testing.T, n int, prefixes ...string) (*testenv.Repo, string) {
 	repo := testenv.NewRepo(t)
 	id := repo.Commit(testenv.Commit{Branch: "release", Files: files("a", "1")})
 	refs := []string{"refs/heads/release", "refs/tags/v1.0.0", "refs/pull/1/head"}
@@ -171,7 +171,7 @@ func crowd(t *testing.T, n int, prefixes ...string) (*testenv.Repo, string) {
 // An unchanged origin costs at most two requests and 8 KB however many refs
 // there are, and a pinned commit costs none.
 func TestCostOfUnchanged(t *testing.T) {
-	repo, id := crowd(t, 5000, "refs/heads/a", "refs/tags/v2.", "refs/pull/2/")
+	repo, id := newRepoWithRefs(t, 5000, "refs/heads/a", "refs/tags/v2.", "refs/pull/2/")
 	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
 	for _, row := range []struct {
 		ref      source.GitRepositoryRef
@@ -226,7 +226,7 @@ func TestInvalidURL(t *testing.T) {
 
 // A ref may lead to anything; only a commit can be fetched.
 func TestRefsThatLeadToNoCommit(t *testing.T) {
-	repo := one(t)
+	repo := newOneFileRepo(t)
 	tree := repo.Tree(files("a", "1"))
 	repo.Tag("tree", tree)
 	repo.AnnotatedTag("annotated", tree, "a tag of a tree")
@@ -266,8 +266,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// packs returns the bodies of the requests for packs.
-func packs(s *testenv.Server) []string {
+// packRequests returns the bodies of the requests for packs.
+func packRequests(s *testenv.Server) []string {
 	var bodies []string
 	for _, q := range s.Requests() {
 		if q.Phase == testenv.Pack {
@@ -283,7 +283,7 @@ func TestRefusedWants(t *testing.T) {
 	first := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
 	tag := repo.AnnotatedTag("v1.0.0", first, "release")
 	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
-	refuse := answer(pkt("ERR want "+first+" not valid\n"), 1)
+	refuse := respondToFetch(pkt("ERR want "+first+" not valid\n"), 1)
 	branch := git.New(object(server.Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
 	onBranch, _, err := branch.Resolve(t.Context(), nil)
 	must(t, err)
@@ -310,26 +310,26 @@ func TestRefusedWants(t *testing.T) {
 		if err != nil || len(report.Notes) != c.notes || contents(t, b.Bytes())["a"] != "1" {
 			t.Errorf("%s: %v, notes %q", c.rev.ID, err, report.Notes)
 		}
-		if asked := packs(server); len(asked) != 2 || !strings.Contains(asked[1], "want "+c.want) {
+		if asked := packRequests(server); len(asked) != 2 || !strings.Contains(asked[1], "want "+c.want) {
 			t.Errorf("%s: asked for %q, want %s", c.rev.ID, asked, c.want)
 		}
 	}
 	// A pinned commit that is refused is not searched for in the whole repository.
 	server.Reset()
 	server.Break(refuse)
-	if _, _, _, err := try(t.Context(), object(server.Repo(), source.GitRepositoryRef{Commit: first}), source.Env{}); err == nil || len(packs(server)) != 1 {
-		t.Errorf("pinned: %v after %d requests", err, len(packs(server)))
+	if _, _, _, err := try(t.Context(), object(server.Repo(), source.GitRepositoryRef{Commit: first}), source.Env{}); err == nil || len(packRequests(server)) != 1 {
+		t.Errorf("pinned: %v after %d requests", err, len(packRequests(server)))
 	}
 }
 
 // Deepening ends when the history ends, not at the largest depth.
 func TestDeepeningEnds(t *testing.T) {
-	repo := one(t)
+	repo := newOneFileRepo(t)
 	server := testenv.ServeHTTP(t, testenv.HTTP{V0: true, NoAnyWant: true}, repo)
 	absent := strings.Repeat("1", 40)
 	_, _, _, err := try(t.Context(), object(server.Repo(), source.GitRepositoryRef{Commit: absent}), source.Env{})
-	if err == nil || !strings.Contains(err.Error(), absent) || len(packs(server)) != 1 {
-		t.Errorf("%v after %d fetches, want 1", err, len(packs(server)))
+	if err == nil || !strings.Contains(err.Error(), absent) || len(packRequests(server)) != 1 {
+		t.Errorf("%v after %d fetches, want 1", err, len(packRequests(server)))
 	}
 }
 

@@ -24,9 +24,9 @@ func (o *Origin) inputs(ctx context.Context) ([]artifact.Artifact, error) {
 	needed, err := source.Needed(ctx, o.repo, o.env.Sources)
 	switch {
 	case errors.Is(err, source.ErrInvalid):
-		return nil, unavailable("IncludeCycle", err)
+		return nil, inputError("IncludeCycle", err)
 	case errors.Is(err, source.ErrWaiting):
-		return nil, unavailable("NotFound", err)
+		return nil, inputError("NotFound", err)
 	case err != nil:
 		return nil, fmt.Errorf("spec.include: %w", err)
 	}
@@ -34,14 +34,14 @@ func (o *Origin) inputs(ctx context.Context) ([]artifact.Artifact, error) {
 	for _, obj := range needed {
 		a := obj.Artifact()
 		if a == nil {
-			return nil, unavailable("NoArtifact", source.NoArtifact(obj))
+			return nil, inputError("NoArtifact", source.NoArtifact(obj))
 		}
 		inputs = append(inputs, *a)
 	}
 	return inputs, nil
 }
 
-func unavailable(reason string, err error) error {
+func inputError(reason string, err error) error {
 	return &source.StepError{Step: source.StepInclude, Reason: reason, Err: fmt.Errorf("spec.include: %w", err)}
 }
 
@@ -53,16 +53,16 @@ func (o *Origin) paths(i int) (from, to string, err error) {
 	}
 	if err != nil {
 		return "", "", &source.StepError{Step: source.StepStore, Reason: "IllegalPath",
-			Err: invalid(fmt.Errorf("spec.include[%d]: %w", i, err))}
+			Err: specError(fmt.Errorf("spec.include[%d]: %w", i, err))}
 	}
 	return from, to, nil
 }
 
 // include mounts the artifacts of c.rev.Inputs.
 func (c *content) include(ctx context.Context) error {
-	tree, opened, err := c.origin.mount(ctx, c.own, c.rev.Inputs)
+	tree, opened, err := c.origin.mount(ctx, c.ownTree, c.rev.Inputs)
 	if err == nil {
-		c.whole, c.holding = tree, append(c.holding, opened)
+		c.fullTree, c.closers = tree, append(c.closers, opened)
 	}
 	return err
 }
@@ -81,15 +81,15 @@ func (o *Origin) mount(ctx context.Context, tree fs.FS, inputs []artifact.Artifa
 			tree, err = m.add(ctx, tree, a, from, to)
 		}
 		if err != nil {
-			return nil, nil, errors.Join(included(i, o.repo, err), m.Close())
+			return nil, nil, errors.Join(mountError(i, o.repo, err), m.Close())
 		}
 	}
 	return tree, m, nil
 }
 
-// included adds the name of include i and a condition reason to its error.
-func included(i int, repo *source.GitRepository, err error) error {
-	if as[*source.StepError](err) {
+// mountError adds the name of include i and a condition reason to its error.
+func mountError(i int, repo *source.GitRepository, err error) error {
+	if wraps[*source.StepError](err) {
 		return err
 	}
 	step := &source.StepError{Step: source.StepStore, Reason: "CopyFailure"}
@@ -137,7 +137,7 @@ func (m *mounts) add(ctx context.Context, tree fs.FS, a artifact.Artifact, from,
 		return nil, err
 	}
 	merged := artifact.Mount(tree, to, sub)
-	return merged, m.check(ctx, merged, sub, to)
+	return merged, m.checkMounted(ctx, merged, sub, to)
 }
 
 // open returns the tree of an artifact.
@@ -160,13 +160,13 @@ func (m *mounts) open(ctx context.Context, a artifact.Artifact) (*artifact.Tree,
 	report := tree.Report()
 	m.opened.Entries += int64(report.Files + report.Dirs)
 	m.opened.Bytes += report.Bytes
-	return tree, m.within(m.opened)
+	return tree, m.checkLimits(m.opened)
 }
 
-// check walks sub, which is mounted at the directory to. It returns an error now if a
+// checkMounted walks sub, which is mounted at the directory to. It returns an error now if a
 // directory of one tree is a file in the other, and counts entries and bytes against
 // the limits.
-func (m *mounts) check(ctx context.Context, merged, sub fs.FS, to string) error {
+func (m *mounts) checkMounted(ctx context.Context, merged, sub fs.FS, to string) error {
 	return fs.WalkDir(sub, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -185,12 +185,12 @@ func (m *mounts) check(ctx context.Context, merged, sub fs.FS, to string) error 
 			m.mounted.Bytes += info.Size()
 		}
 		m.mounted.Entries++
-		return m.within(m.mounted)
+		return m.checkLimits(m.mounted)
 	})
 }
 
-// within returns an error when sum is more than the limits.
-func (m *mounts) within(sum object.Totals) error {
+// checkLimits returns an error when sum is more than the limits.
+func (m *mounts) checkLimits(sum object.Totals) error {
 	l := m.env.Limits
 	for _, x := range []struct {
 		what     string

@@ -23,8 +23,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// mixes are includes and the trees that they result in.
-var mixes = []struct {
+// includeCases are includes and the trees that they result in.
+var includeCases = []struct {
 	name     string
 	includes []string
 	ignore   string
@@ -47,11 +47,11 @@ var mixes = []struct {
 
 func TestInclude(t *testing.T) {
 	repo := testenv.NewRepo(t)
-	commit := repo.Commit(testenv.Commit{Branch: "main", Files: own()})
+	commit := repo.Commit(testenv.Commit{Branch: "main", Files: includingTree()})
 	dir := t.TempDir()
-	must(t, os.CopyFS(dir, own()))
-	p := filled(t)
-	for _, row := range mixes {
+	must(t, os.CopyFS(dir, includingTree()))
+	p := newFilledSources(t)
+	for _, row := range includeCases {
 		var archives [][]byte
 		for at, path := range map[string]string{"main@sha1:" + commit: repo.Dir, "local@sha256:": dir} {
 			env := p.env()
@@ -78,10 +78,10 @@ func TestInclude(t *testing.T) {
 // Includes that cannot work fail with these errors.
 func TestIncludeErrors(t *testing.T) {
 	repo := testenv.NewRepo(t)
-	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
+	repo.Commit(testenv.Commit{Branch: "main", Files: includingTree()})
 	dir := t.TempDir()
-	must(t, os.CopyFS(dir, own()))
-	p := filled(t)
+	must(t, os.CopyFS(dir, includingTree()))
+	p := newFilledSources(t)
 	for _, row := range []struct {
 		name, include string
 		step          source.Step
@@ -163,7 +163,7 @@ func (p *includedSources) env() source.Env { return source.Env{Sources: p} }
 // and a repository at atURL.
 func includingRepository(t *testing.T) (*includedSources, source.Env) {
 	repo := testenv.NewRepo(t)
-	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
+	repo.Commit(testenv.Commit{Branch: "main", Files: includingTree()})
 	p := newIncludedSources(t)
 	env := p.env()
 	env.Local = map[string]string{atURL: repo.Dir}
@@ -237,22 +237,22 @@ func including(url string, includes ...string) *source.GitRepository {
 // atURL is the URL that local repositories and directories replace.
 const atURL = "https://git.example.org/app"
 
-// own returns the tree of the repository that includes others.
-func own() fstest.MapFS {
+// includingTree returns the tree of the repository that includes others.
+func includingTree() fstest.MapFS {
 	return files("app.yaml", "own", "base/a.yaml", "own a", "base/deep/x.yaml", "own x", "logo.png", "png")
 }
 
-// library returns a tree that others include.
-func library() fstest.MapFS {
+// includedTree returns a tree that others include.
+func includedTree() fstest.MapFS {
 	tree := files("base/a.yaml", "lib a", "base/b.yaml", "lib b", "charts/web/Chart.yaml", "web", "docs/d.md", "d", "base/deep/y.yaml", "lib y")
 	tree["charts/run.sh"] = &fstest.MapFile{Data: []byte("#!"), Mode: 0o755}
 	return tree
 }
 
-// filled returns an includedSources with everything that the tests include.
-func filled(t *testing.T) *includedSources {
+// newFilledSources returns an includedSources with everything that the tests include.
+func newFilledSources(t *testing.T) *includedSources {
 	p := newIncludedSources(t)
-	p.tree("lib", library())
+	p.tree("lib", includedTree())
 	p.tree("other", files("base/a.yaml", "other a", "base/c.yaml", "other c"))
 	p.tree("strict", files("keep.yaml", "k", "drop.tmp", "d", "sub/drop.log", "l", ".sourceignore", "*.tmp\n", "sub/.sourceignore", "*.log\n"))
 	p.tree("blocks", files("base", "a file"))
@@ -390,7 +390,7 @@ func TestIncludeLimits(t *testing.T) {
 // reading an artifact when the context ends.
 func TestIncludeOpen(t *testing.T) {
 	p, env := includingRepository(t)
-	p.tree("lib", library())
+	p.tree("lib", includedTree())
 	g := including(atURL, "lib")
 	rev, _, err := git.New(g, env).Resolve(t.Context(), nil)
 	must(t, err)
@@ -418,7 +418,7 @@ func TestIncludeOpen(t *testing.T) {
 // and the status lists the included artifacts.
 func TestIncludeChange(t *testing.T) {
 	repo := testenv.NewRepo(t)
-	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
+	repo.Commit(testenv.Commit{Branch: "main", Files: includingTree()})
 	p := newIncludedSources(t)
 	ledger := source.Ledger{Dir: t.TempDir()}
 	var events []string
@@ -466,8 +466,8 @@ func TestIncludeChange(t *testing.T) {
 // A partial fetch also detects files and directories that cannot be merged.
 func TestIncludeInPartialFetch(t *testing.T) {
 	repo := testenv.NewRepo(t)
-	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
-	p := filled(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: includingTree()})
+	p := newFilledSources(t)
 	url, env := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), p.env()
 	g := sparse(url, "base")
 	g.Spec.Include = including(url, "lib:base:base", "strict").Spec.Include

@@ -35,8 +35,8 @@ func large(t *testing.T, objects *testenv.LFS) *testenv.Repo {
 	return repo
 }
 
-// want returns the files of large after its pointers are replaced.
-func want() map[string]string {
+// wantLFSFiles returns the files of large after its pointers are replaced.
+func wantLFSFiles() map[string]string {
 	return map[string]string{
 		"a.bin": "content of a", "dir/again.bin": "content of a", "dir/raw.dat": strings.Repeat("raw", 100_000),
 		"dir/plain.bin": pointer("never asked for 1"), "small.bin": pointer("never asked for 2"),
@@ -69,9 +69,9 @@ func TestLFS(t *testing.T) {
 	g.Spec.SecretRef = &source.LocalReference{Name: "login"}
 	env := source.Env{Secrets: sourcetest.Secrets{"default/login": sourcetest.Secret("username", "alice", "password", "s3cret pass")}}
 	_, archive, report := fetch(t, g, env)
-	if got := contents(t, archive); !maps.Equal(got, want()) {
+	if got := contents(t, archive); !maps.Equal(got, wantLFSFiles()) {
 		t.Errorf("content %v", slices.Sorted(maps.Keys(got)))
-		for name, text := range want() {
+		for name, text := range wantLFSFiles() {
 			if got[name] != text {
 				t.Errorf("%s: %.80q, want %.80q", name, got[name], text)
 			}
@@ -87,9 +87,9 @@ func TestLFS(t *testing.T) {
 	}
 }
 
-// over returns a GitRepository over ssh, whose server answers git-lfs-authenticate
+// serveLFSOverSSH returns a GitRepository over ssh, whose server answers git-lfs-authenticate
 // with grant.
-func over(t *testing.T, repo *testenv.Repo, grant string) (*source.GitRepository, source.Env, *testenv.SSHServer) {
+func serveLFSOverSSH(t *testing.T, repo *testenv.Repo, grant string) (*source.GitRepository, source.Env, *testenv.SSHServer) {
 	s, keys := serveSSH(t, testenv.SSH{Grant: grant}, map[string]*testenv.Repo{"repo.git": repo})
 	g := lfsObject(s.Repo())
 	g.Spec.SecretRef = &source.LocalReference{Name: "keys"}
@@ -101,9 +101,9 @@ func TestLFSOverSSH(t *testing.T) {
 	repo := large(t, objects)
 	server := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects}, repo)
 	at := server.Repo() + "/info/lfs"
-	g, env, ssh := over(t, repo, `{"href": "`+at+`", "header": {"Authorization": "RemoteAuth cAnArY-grant"}, "expires_in": 600}`)
+	g, env, ssh := serveLFSOverSSH(t, repo, `{"href": "`+at+`", "header": {"Authorization": "RemoteAuth cAnArY-grant"}, "expires_in": 600}`)
 	_, archive, _ := fetch(t, g, env)
-	testenv.Equal(t, contents(t, archive), want(), "content")
+	testenv.Equal(t, contents(t, archive), wantLFSFiles(), "content")
 	var commands []string
 	for _, s := range ssh.Sessions() {
 		commands = append(commands, s.Command)
@@ -112,25 +112,25 @@ func TestLFSOverSSH(t *testing.T) {
 		t.Errorf("commands %q", commands)
 	}
 	for name, row := range map[string]struct{ grant, reason, say string }{
-		"expired":          {`{"href": "` + at + `", "header": {"Authorization": "RemoteAuth cAnArY-old"}, "expires_in": -600}`, auth, "status 401"},
-		"wrong token":      {`{"href": "` + at + `", "header": {"Authorization": "RemoteAuth cAnArY-old"}}`, auth, "status 401"},
-		"no JSON":          {`Welcome!`, gitf, "git-lfs-authenticate"},
-		"no HTTP":          {`{"href": "ssh://127.0.0.1/x"}`, gitf, "no HTTP address"},
-		"header injected":  {`{"href": "` + at + `", "header": {"X": "a\nb"}}`, gitf, "invalid header field"},
-		"endless":          {strings.Repeat(" ", 64<<10+1), gitf, "more than 65536 bytes"},
-		"no such program":  {"", gitf, "https://127.0.0.1/repo.git/info/lfs/objects/batch|git-lfs-authenticate|no credentials were sent"},
-		"default endpoint": {`{"header": {"Authorization": "RemoteAuth cAnArY-old"}}`, gitf, "https://127.0.0.1/repo.git/info/lfs/objects/batch"},
+		"expired":          {`{"href": "` + at + `", "header": {"Authorization": "RemoteAuth cAnArY-old"}, "expires_in": -600}`, authFailed, "status 401"},
+		"wrong token":      {`{"href": "` + at + `", "header": {"Authorization": "RemoteAuth cAnArY-old"}}`, authFailed, "status 401"},
+		"no JSON":          {`Welcome!`, gitFailed, "git-lfs-authenticate"},
+		"no HTTP":          {`{"href": "ssh://127.0.0.1/x"}`, gitFailed, "no HTTP address"},
+		"header injected":  {`{"href": "` + at + `", "header": {"X": "a\nb"}}`, gitFailed, "invalid header field"},
+		"endless":          {strings.Repeat(" ", 64<<10+1), gitFailed, "more than 65536 bytes"},
+		"no such program":  {"", gitFailed, "https://127.0.0.1/repo.git/info/lfs/objects/batch|git-lfs-authenticate|no credentials were sent"},
+		"default endpoint": {`{"header": {"Authorization": "RemoteAuth cAnArY-old"}}`, gitFailed, "https://127.0.0.1/repo.git/info/lfs/objects/batch"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, env, _ := over(t, repo, row.grant)
-			fails(t, g, env, row.reason, row.say)
+			g, env, _ := serveLFSOverSSH(t, repo, row.grant)
+			wantFetchError(t, g, env, row.reason, row.say)
 		})
 	}
 }
 
 // A local repository that replaces the URL provides its LFS objects too, and no
 // server is contacted.
-func TestLFSOfStandIns(t *testing.T) {
+func TestLFSOfLocalRepositories(t *testing.T) {
 	objects := new(testenv.LFS)
 	repo := large(t, objects)
 	keep := func(dir string) {
@@ -146,9 +146,9 @@ func TestLFSOfStandIns(t *testing.T) {
 	g := lfsObject(at)
 	for name, dir := range map[string]string{repo.Dir: repo.Dir, clone: filepath.Join(clone, ".git")} {
 		env := source.Env{Local: map[string]string{at: name}}
-		fails(t, g, env, gitf, "of a.bin|local repository "+name+"|git lfs fetch")
+		wantFetchError(t, g, env, gitFailed, "of a.bin|local repository "+name+"|git lfs fetch")
 		keep(dir)
-		if _, archive, _ := fetch(t, g, env); !maps.Equal(contents(t, archive), want()) {
+		if _, archive, _ := fetch(t, g, env); !maps.Equal(contents(t, archive), wantLFSFiles()) {
 			t.Errorf("%s: other content", name)
 		}
 		found, err := filepath.Glob(filepath.Join(dir, "lfs", "objects", "*", "*", "*"))
@@ -159,7 +159,7 @@ func TestLFSOfStandIns(t *testing.T) {
 			for _, f := range found {
 				must(t, os.WriteFile(f, []byte(content), 0o644))
 			}
-			fails(t, g, env, gitf, say)
+			wantFetchError(t, g, env, gitFailed, say)
 		}
 	}
 }
@@ -206,7 +206,7 @@ func TestLFSConfig(t *testing.T) {
 				s.Reset()
 			}
 			if row.say != "" {
-				fails(t, g, env, gitf, row.say)
+				wantFetchError(t, g, env, gitFailed, row.say)
 				return
 			}
 			_, archive, _ := fetch(t, g, env)
@@ -236,7 +236,7 @@ func TestLFSOfSparseCheckouts(t *testing.T) {
 		g := sparse(server.Repo(), "a/b")
 		g.Spec.LFS = true
 		commit("/elsewhere")
-		fails(t, g, source.Env{}, gitf, ".lfsconfig")
+		wantFetchError(t, g, source.Env{}, gitFailed, ".lfsconfig")
 		commit(server.URL + "/elsewhere/info/lfs")
 		_, archive, report := fetch(t, g, source.Env{})
 		want := map[string]string{"a/b/x.dat": "dat", "a/b/y.bin": "bin", "a/b/no.bin": pointer("no"), "a/b/c/z.bin": pointer("z")}
@@ -255,10 +255,10 @@ func TestLFSOfSubmodules(t *testing.T) {
 	objects := new(testenv.LFS)
 	app, lib := testenv.NewRepo(t), testenv.NewRepo(t)
 	commit := lib.Commit(testenv.Commit{Branch: "main", Files: files(".gitattributes", "*.dat filter=lfs\n", "l.dat", objects.Add("of lib"), "l.bin", objects.Add("no filter there"))})
-	linked(app, map[string]string{".gitattributes": "*.bin filter=lfs\n", "a.bin": objects.Add("of app"), "a.dat": "plain"},
-		link{"one", "../lib.git", commit}, link{"two/deep", "../lib.git", commit})
+	commitFiles(app, map[string]string{".gitattributes": "*.bin filter=lfs\n", "a.bin": objects.Add("of app"), "a.dat": "plain"},
+		submodule{"one", "../lib.git", commit}, submodule{"two/deep", "../lib.git", commit})
 	server := testenv.ServeAll(t, testenv.HTTP{LFS: objects}, map[string]*testenv.Repo{"app.git": app, "lib.git": lib})
-	g := recursing(server.URL + "/app.git")
+	g := recursiveObject(server.URL + "/app.git")
 	g.Spec.LFS = true
 	_, archive, report := fetch(t, g, source.Env{})
 	wanted := map[string]string{"a.bin": "of app", "a.dat": "plain", "one/l.dat": "of lib", "two/deep/l.dat": "of lib", "one/l.bin": pointer("no filter there"), "two/deep/l.bin": pointer("no filter there")}

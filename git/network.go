@@ -20,42 +20,42 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A network is an upstream behind a URL.
-type network struct {
-	url       *url.URL
-	transport wire.Transport
-	web       transport.Config // settings for HTTP servers; Origin is the repository's, if that is reached over HTTP
-	end       func()           // closes what transport holds
-	remote    *wire.Remote
-	server    server // capabilities, as far as they are known
-	env       source.Env
-	object    string // KIND/NAMESPACE/NAME, for progress
-	scope     string // the scope of cached data, see cacheScope
-	keyless   string // the Secret of the repository, when it holds no credentials for HTTP
-	shares    bool   // refs may return an answer that another caller received
-	lent      bool   // a provider issued the credentials; scope does not identify them
+// A remoteUpstream is an upstream behind a URL.
+type remoteUpstream struct {
+	url               *url.URL
+	transport         wire.Transport
+	httpConfig        transport.Config // settings for HTTP servers; Origin is the repository's, if that is reached over HTTP
+	closeTransport    func()           // closes what transport holds
+	remote            *wire.Remote
+	server            server // capabilities, as far as they are known
+	env               source.Env
+	objectName        string // KIND/NAMESPACE/NAME, for progress
+	scope             string // the scope of cached data, see cacheScope
+	secretWithoutAuth string // the Secret of the repository, when it holds no credentials for HTTP
+	shareRefs         bool   // refs may return an answer that another caller received
+	providerIssued    bool   // a provider issued the credentials; scope does not identify them
 }
 
 // greet requests the greeting of the server. It does nothing if the capabilities are
 // known, unless proof is wanted that the server answers.
-func (n *network) greet(ctx context.Context, proof bool) error {
+func (n *remoteUpstream) greet(ctx context.Context, proof bool) error {
 	if err := n.remote.Greet(ctx, proof); err != nil {
-		return n.hint(err)
+		return n.withAuthHint(err)
 	}
 	return nil
 }
 
-// hint adds to an authentication error that no credentials were sent, if that is so.
-func (n *network) hint(err error) error {
-	if errors.Is(err, wire.ErrAuth) && n.keyless != "" {
-		return fmt.Errorf("%w; none were sent: secret %s has neither username and password nor bearerToken", err, n.keyless)
+// withAuthHint adds to an authentication error that no credentials were sent, if that is so.
+func (n *remoteUpstream) withAuthHint(err error) error {
+	if errors.Is(err, wire.ErrAuth) && n.secretWithoutAuth != "" {
+		return fmt.Errorf("%w; none were sent: secret %s has neither username and password nor bearerToken", err, n.secretWithoutAuth)
 	}
 	return err
 }
 
-func (n *network) Close() error {
+func (n *remoteUpstream) Close() error {
 	n.remote.Close()
-	n.end()
+	n.closeTransport()
 	return nil
 }
 
@@ -78,12 +78,12 @@ func (l refList) Weight() int64 {
 // refs shares one answer among all callers that request the same refs with the same
 // credentials. A shared request uses a [wire.Remote] of its own, because the caller
 // that started it may return early.
-func (n *network) refs(ctx context.Context, exact bool, names ...string) ([]object.Ref, error) {
+func (n *remoteUpstream) refs(ctx context.Context, exact bool, names ...string) ([]object.Ref, error) {
 	var list refList
 	var err error
-	if n.shares {
+	if n.shareRefs {
 		h := sha256.New()
-		transport.Note(h, n.scope, n.web.Auth.Header(), strconv.FormatBool(exact))
+		transport.Note(h, n.scope, n.httpConfig.Auth.Header(), strconv.FormatBool(exact))
 		transport.Note(h, names...)
 		own := wire.New(n.transport, n.server.Capabilities)
 		var answer any
@@ -100,7 +100,7 @@ func (n *network) refs(ctx context.Context, exact bool, names ...string) ([]obje
 	}
 	n.server = server{}
 	if err != nil {
-		return nil, n.hint(err)
+		return nil, n.withAuthHint(err)
 	}
 	if list.capabilities != "" {
 		n.server = server{redact.URL(n.url), list.capabilities}
@@ -108,7 +108,7 @@ func (n *network) refs(ctx context.Context, exact bool, names ...string) ([]obje
 	return list.refs, nil
 }
 
-func (n *network) history(ctx context.Context, tips []object.ID, depth int) (database, error) {
+func (n *remoteUpstream) history(ctx context.Context, tips []object.ID, depth int) (database, error) {
 	if err := n.greet(ctx, false); err != nil {
 		return nil, err
 	}
@@ -119,18 +119,18 @@ func (n *network) history(ctx context.Context, tips []object.ID, depth int) (dat
 	if n.remote.Supports("filter") {
 		q.Filter = "tree:0"
 	}
-	db, _, err := n.receive(ctx, q, packLimits(n.env.Limits, false), new(base))
+	db, _, err := n.receive(ctx, q, packLimits(n.env.Limits, false), new(cachedBase))
 	if err != nil {
 		return nil, err
 	}
 	return db, nil
 }
 
-// content returns a commit with all that it leads to. If a fetch fails and the base
+// fetchCommit returns a commit with all that it leads to. If a fetch fails and the base
 // may be the cause, it fetches everything; if the cache may be the cause, it fetches
 // without the cache.
-func (n *network) content(ctx context.Context, commit object.ID, via string, lean bool) (database, []string, error) {
-	held := new(base)
+func (n *remoteUpstream) fetchCommit(ctx context.Context, commit object.ID, via string, lean bool) (database, []string, error) {
+	held := new(cachedBase)
 	if n.env.Cache != nil {
 		var err error
 		if held, err = n.lock(ctx); err != nil {
@@ -144,22 +144,22 @@ func (n *network) content(ctx context.Context, commit object.ID, via string, lea
 	}
 	var why []string
 	if lean && held.objects == nil { // with a base, the difference is smaller than all trees
-		p, err := n.partial(ctx, commit, via)
+		p, err := n.fetchPartial(ctx, commit, via)
 		if err == nil {
 			return p, nil, nil
 		}
-		if !declined(err) {
+		if !isPartialUnsupported(err) {
 			return nil, nil, err
 		}
-		why = []string{wholeTree("the server cannot leave files out")}
+		why = []string{wholeTreeNote("the server cannot leave files out")}
 	}
 	pack, notes, err := n.download(ctx, commit, via, held)
-	if err != nil && held.doubtful(ctx, err) {
-		held.forget()
+	if err != nil && held.mayHaveCaused(ctx, err) {
+		held.dropObjects()
 		pack, notes, err = n.download(ctx, commit, via, held)
 	}
-	if err != nil && held.unwritable(ctx, err) {
-		pack, notes, err = n.download(ctx, commit, via, new(base))
+	if err != nil && held.isCacheWriteError(ctx, err) {
+		pack, notes, err = n.download(ctx, commit, via, new(cachedBase))
 	}
 	if err != nil {
 		return nil, nil, err
@@ -169,16 +169,16 @@ func (n *network) content(ctx context.Context, commit object.ID, via string, lea
 
 // download fetches a commit with all that it leads to. The server does not send what
 // is held: that is copied into the pack.
-func (n *network) download(ctx context.Context, commit object.ID, via string, held *base) (pack *packfile.Pack, notes []string, err error) {
+func (n *remoteUpstream) download(ctx context.Context, commit object.ID, via string, held *cachedBase) (pack *packfile.Pack, notes []string, err error) {
 	if err := n.greet(ctx, false); err != nil {
 		return nil, nil, err
 	}
 	direct := n.remote.WantsAny()
 	if direct {
-		pack, notes, err = n.one(ctx, commit, held)
+		pack, notes, err = n.fetchShallow(ctx, commit, held)
 	}
 	if !direct || via != "" && errors.Is(err, wire.ErrUnreachable) { // the server sends only what refs point to, and via leads to the commit
-		pack, notes, err = n.offered(ctx, commit, via, held)
+		pack, notes, err = n.fetchByRef(ctx, commit, via, held)
 	}
 	if err == nil && held.cache != nil {
 		if err = held.complete(ctx, pack, commit); err != nil {
@@ -188,8 +188,8 @@ func (n *network) download(ctx context.Context, commit object.ID, via string, he
 	return pack, notes, err
 }
 
-// offered fetches a commit by a ref that leads to it: via, or else any branch or tag.
-func (n *network) offered(ctx context.Context, commit object.ID, via string, held *base) (*packfile.Pack, []string, error) {
+// fetchByRef fetches a commit by a ref that leads to it: via, or else any branch or tag.
+func (n *remoteUpstream) fetchByRef(ctx context.Context, commit object.ID, via string, held *cachedBase) (*packfile.Pack, []string, error) {
 	exact, names := true, []string{via}
 	if via == "" {
 		exact, names = false, []string{"refs/heads/", "refs/tags/"}
@@ -199,13 +199,13 @@ func (n *network) offered(ctx context.Context, commit object.ID, via string, hel
 		return nil, nil, err
 	}
 	if tip := slices.IndexFunc(tips, func(t object.Ref) bool { return t.ID == commit || t.Commit() == commit }); tip >= 0 {
-		return n.one(ctx, tips[tip].ID, held) // a tag is requested by its own id
+		return n.fetchShallow(ctx, tips[tip].ID, held) // a tag is requested by its own id
 	}
 	return n.deepen(ctx, tips, commit, held)
 }
 
-// one fetches a commit, or a tag and its commit, without the history before it.
-func (n *network) one(ctx context.Context, id object.ID, held *base) (*packfile.Pack, []string, error) {
+// fetchShallow fetches a commit, or a tag and its commit, without the history before it.
+func (n *remoteUpstream) fetchShallow(ctx context.Context, id object.ID, held *cachedBase) (*packfile.Pack, []string, error) {
 	q := wire.FetchRequest{Wants: []object.ID{id}, Depth: 1}
 	var notes []string
 	if held.objects != nil && held.commit.Format() == n.remote.Format() {
@@ -221,7 +221,7 @@ func (n *network) one(ctx context.Context, id object.ID, held *base) (*packfile.
 }
 
 // deepen fetches the tips with more and more history until that holds commit or ends.
-func (n *network) deepen(ctx context.Context, tips []object.Ref, commit object.ID, held *base) (*packfile.Pack, []string, error) {
+func (n *remoteUpstream) deepen(ctx context.Context, tips []object.Ref, commit object.ID, held *cachedBase) (*packfile.Pack, []string, error) {
 	wants := make([]object.ID, len(tips))
 	for i, t := range tips {
 		wants[i] = t.ID
@@ -230,7 +230,7 @@ func (n *network) deepen(ctx context.Context, tips []object.Ref, commit object.I
 	if !n.remote.Supports("shallow") {
 		depth = 0
 	}
-	for more := len(tips) > 0; more; depth = deeper(depth) {
+	for more := len(tips) > 0; more; depth = nextDepth(depth) {
 		pack, cut, err := n.receive(ctx, wire.FetchRequest{Wants: wants, Depth: depth}, packLimits(n.env.Limits, false), held)
 		if err != nil {
 			return nil, nil, err
@@ -250,14 +250,14 @@ func (n *network) deepen(ctx context.Context, tips []object.Ref, commit object.I
 
 // receive reads one pack into a spool. cut reports whether the history continues
 // behind it.
-func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packfile.Limits, held *base) (_ *packfile.Pack, cut bool, err error) {
+func (n *remoteUpstream) receive(ctx context.Context, q wire.FetchRequest, limits packfile.Limits, held *cachedBase) (_ *packfile.Pack, cut bool, err error) {
 	if q.MaxBytes = limits.PackBytes; q.MaxBytes < 0 {
 		q.MaxBytes = math.MaxInt64
 	}
 	answer, err := n.remote.Fetch(ctx, q)
 	if err != nil {
 		n.remote.Close()
-		return nil, false, n.hint(err)
+		return nil, false, n.withAuthHint(err)
 	}
 	defer answer.Close()
 	o := packfile.Options{Temp: n.env.Limits.Temp, Format: answer.Format, Limits: limits}
@@ -269,20 +269,20 @@ func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packf
 	}
 	if n.env.Progress != nil {
 		o.Progress = func(done, total int) {
-			n.env.Progress(source.Progress{Object: n.object, Phase: "receiving objects", Done: int64(done), Total: int64(total), Unit: "objects"})
+			n.env.Progress(source.Progress{Object: n.objectName, Phase: "receiving objects", Done: int64(done), Total: int64(total), Unit: "objects"})
 		}
 	}
 	pack, err := packfile.Read(ctx, answer, o)
 	return pack, len(answer.Shallow) > 0, err
 }
 
-// objects implements upstream. A server without git-lfs-authenticate may still serve
+// fetchLFS implements upstream. A server without git-lfs-authenticate may still serve
 // objects without credentials.
-func (n *network) objects(ctx context.Context, configured string, objects []lfs.Object, spool *lfs.Spool) error {
-	bare := n.web
+func (n *remoteUpstream) fetchLFS(ctx context.Context, configured string, objects []lfs.Object, spool *lfs.Spool) error {
+	bare := n.httpConfig
 	bare.Auth = transport.Auth{}
 	var ungranted error
-	c := &lfs.Client{HTTP: transport.Client(n.web), Bare: transport.Client(bare), Cache: n.env.Cache, Scope: n.scope}
+	c := &lfs.Client{HTTP: transport.Client(n.httpConfig), Bare: transport.Client(bare), Cache: n.env.Cache, Scope: n.scope}
 	c.Endpoint = func(ctx context.Context) (lfs.Endpoint, error) {
 		if n.url.Scheme != "ssh" || configured != "" {
 			return lfs.Discover(n.url, configured)

@@ -26,10 +26,10 @@ type Origin struct {
 	secretReader transport.SecretReader
 	trusted      transport.Trusted // set by the last Resolve
 
-	mu     sync.Mutex
-	server server   // capabilities of the server of spec.url
-	kept   *network // left by Resolve, nil if there is none
-	rev    string   // the revision that Resolve found over kept
+	mu         sync.Mutex
+	server     server          // capabilities of the server of spec.url
+	connection *remoteUpstream // left by Resolve, nil if there is none
+	rev        string          // the revision that Resolve found over connection
 }
 
 // New returns the origin of g. It does no I/O: [Origin.Resolve] reports what is wrong
@@ -53,7 +53,7 @@ func (o *Origin) Resolve(ctx context.Context, last source.State) (source.Revisio
 
 func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
 	if _, err := o.repo.Spec.Directories(); err != nil {
-		return source.Revision{}, nil, invalid(err)
+		return source.Revision{}, nil, specError(err)
 	}
 	var inputs []artifact.Artifact
 	if len(o.repo.Spec.Include) > 0 {
@@ -62,7 +62,7 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 			return source.Revision{}, nil, err
 		}
 	}
-	if dir, ok, err := o.directory(); err != nil {
+	if dir, ok, err := o.directoryOrigin(); err != nil {
 		return source.Revision{}, nil, err
 	} else if ok {
 		rev, state, err := dir.Resolve(ctx, nil)
@@ -76,15 +76,15 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 	before := decodeState(last)
 	now := state{Server: before.Server}
 	if o.repo.Spec.Verify != nil {
-		if now.Trust, err = o.trust(ctx, sel); err != nil {
+		if now.Trust, err = o.trustFingerprint(ctx, sel); err != nil {
 			return source.Revision{}, nil, err
 		}
 	}
-	o.keep(nil, "", before.Server)
+	o.keepConnection(nil, "", before.Server)
 	rev := revision(sel.label, sel.commit)
 	switch {
 	case sel.commit.IsZero():
-		rev, err = o.locate(ctx, sel, before, &now)
+		rev, err = o.resolveRef(ctx, sel, before, &now)
 	case sel.locked && o.env.Pin.Prove:
 		err = o.proveSelected(ctx, sel)
 	}
@@ -97,20 +97,20 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 	return rev, encoded, err
 }
 
-// locate finds the commit that sel selects now.
-func (o *Origin) locate(ctx context.Context, sel selection, before state, now *state) (source.Revision, error) {
-	up, err := o.connect(ctx)
+// resolveRef finds the commit that sel selects now.
+func (o *Origin) resolveRef(ctx context.Context, sel selection, before state, now *state) (source.Revision, error) {
+	up, err := o.openUpstream(ctx)
 	if err != nil {
 		return source.Revision{}, err
 	}
-	n, remote := up.(*network)
+	n, remote := up.(*remoteUpstream)
 	if remote {
-		n.shares = o.env.Share != nil
+		n.shareRefs = o.env.Share != nil
 	}
 	ref, label := object.Ref{}, sel.label
 	if sel.semver == nil {
 		ref, err = lookUp(ctx, up, sel)
-	} else if ref, now.Tie, err = highest(ctx, up, sel, before.Tie); err == nil {
+	} else if ref, now.Tie, err = highestTag(ctx, up, sel, before.Tie); err == nil {
 		label = ref.Tag()
 	}
 	rev := revision(label, ref.Commit())
@@ -124,20 +124,20 @@ func (o *Origin) locate(ctx context.Context, sel selection, before state, now *s
 		err = errors.Join(err, up.Close())
 		n = nil
 	}
-	o.keep(n, rev.ID, now.Server)
+	o.keepConnection(n, rev.ID, now.Server)
 	return rev, err
 }
 
-// keep stores for Open what is known of the server, and the connection n with the
+// keepConnection stores for Open what is known of the server, and the connection n with the
 // revision rev that was found over it. It closes the connection stored before; a nil
 // n stores none.
-func (o *Origin) keep(n *network, rev string, known server) {
+func (o *Origin) keepConnection(n *remoteUpstream, rev string, known server) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.kept != nil {
-		o.kept.Close()
+	if o.connection != nil {
+		o.connection.Close()
 	}
-	o.kept, o.rev, o.server = n, rev, known
+	o.connection, o.rev, o.server = n, rev, known
 }
 
 // Open implements [source.Origin]: it fetches the commit of rev without its history.
@@ -152,7 +152,7 @@ func (o *Origin) Open(ctx context.Context, rev source.Revision) (source.Content,
 }
 
 func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content, error) {
-	if dir, ok, err := o.directory(); err != nil {
+	if dir, ok, err := o.directoryOrigin(); err != nil {
 		return nil, err
 	} else if ok {
 		return dir.Open(ctx, rev)
@@ -166,39 +166,39 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 		return nil, err
 	}
 	o.mu.Lock()
-	kept := o.kept
+	kept := o.connection
 	if o.rev != rev.ID {
 		kept = nil
 	} else {
-		o.kept = nil
+		o.connection = nil
 	}
 	o.mu.Unlock()
 	var up upstream
 	if kept != nil {
-		kept.shares = false
+		kept.shareRefs = false
 		up = kept
-	} else if up, err = o.connect(ctx); err != nil {
+	} else if up, err = o.openUpstream(ctx); err != nil {
 		return nil, err
 	}
-	c, err := o.selected(ctx, up, sel, rev, id)
+	c, err := o.fetchSelected(ctx, up, sel, rev, id)
 	if sel.locked && errors.Is(err, wire.ErrUnreachable) {
 		err = notFound(fmt.Sprintf("the server has no commit %s, or does not send it: %v", id, err))
 	}
 	if err != nil {
 		return nil, errors.Join(err, up.Close())
 	}
-	if _, later := c.db.(*partial); later { // c sends more requests over up
-		c.holding = append(c.holding, up)
+	if _, later := c.db.(*partialDatabase); later { // c sends more requests over up
+		c.closers = append(c.closers, up)
 	} else if err := up.Close(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
-// selected fetches the commit id of rev, which sel selects. Before that it proves
+// fetchSelected fetches the commit id of rev, which sel selects. Before that it proves
 // that a pinned commit is on its branch, and looks up the tag whose signature must be
 // verified.
-func (o *Origin) selected(ctx context.Context, up upstream, sel selection, rev source.Revision, id object.ID) (*content, error) {
+func (o *Origin) fetchSelected(ctx context.Context, up upstream, sel selection, rev source.Revision, id object.ID) (*content, error) {
 	if !sel.commit.IsZero() && sel.ref != "" && !sel.locked {
 		if err := prove(ctx, up, sel); err != nil {
 			return nil, err
@@ -219,7 +219,7 @@ func (o *Origin) selected(ctx context.Context, up upstream, sel selection, rev s
 	if sel.locked {
 		via = "" // the refs may have moved since the lock was written
 	}
-	c, err := o.fetch(ctx, up, want, id, via, o.lean())
+	c, err := o.fetch(ctx, up, want, id, via, o.prefersPartialFetch())
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func (o *Origin) selected(ctx context.Context, up upstream, sel selection, rev s
 // it; via is a ref that leads to id, "" if none is known. With lean the blobs are
 // left out, as far as up supports that.
 func (o *Origin) fetch(ctx context.Context, up upstream, want, id object.ID, via string, lean bool) (*content, error) {
-	db, notes, err := up.content(ctx, want, via, lean)
+	db, notes, err := up.fetchCommit(ctx, want, via, lean)
 	if err != nil {
 		return nil, fmt.Errorf("fetch %s: %w", want, err)
 	}
@@ -270,7 +270,7 @@ func (m state) encode() (source.State, error) {
 	return json.Marshal(m)
 }
 
-func as[E error](err error) bool {
+func wraps[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
 }
@@ -280,9 +280,9 @@ func as[E error](err error) bool {
 func stepError(step source.Step, err error) error {
 	reason := "GitOperationFailed"
 	switch {
-	case as[*source.StepError](err):
+	case wraps[*source.StepError](err):
 		return err
-	case as[*transport.SecretError](err), as[*wire.HostKeyError](err), errors.Is(err, wire.ErrAuth), errors.Is(err, lfs.ErrAuth):
+	case wraps[*transport.SecretError](err), wraps[*wire.HostKeyError](err), errors.Is(err, wire.ErrAuth), errors.Is(err, lfs.ErrAuth):
 		reason = "AuthenticationFailed"
 	case errors.Is(err, artifact.ErrIgnore):
 		reason = "SourceIgnoreError"
@@ -292,8 +292,8 @@ func stepError(step source.Step, err error) error {
 	return &source.StepError{Step: step, Reason: reason, Err: err}
 }
 
-// invalid marks err as a defect of the spec: the object stalls until it changes.
-func invalid(err error) error { return fmt.Errorf("%w: %w", source.ErrInvalid, err) }
+// specError marks err as a defect of the spec: the object stalls until it changes.
+func specError(err error) error { return fmt.Errorf("%w: %w", source.ErrInvalid, err) }
 
 func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 

@@ -19,16 +19,16 @@ import (
 // http-backend takes requests of 10 MiB.
 const maxWants = 100_000
 
-// worthwhile is the share of a tree's files up to which single files are requested.
+// maxPartialShare is the share of a tree's files up to which single files are requested.
 // For more files a server takes longer to look them up than to send the whole tree.
-const worthwhile = 0.9
+const maxPartialShare = 0.9
 
-// lean reports whether much of the tree is likely to be left out, so that it pays to
+// prefersPartialFetch reports whether much of the tree is likely to be left out, so that it pays to
 // fetch the trees first. That is so with spec.sparseCheckout, or if spec.ignore seems
 // to exclude whole directories: if it has a pattern, not negated, that ends in a
 // slash or whose last element has no dot, such as /*, vendor or docs/. Only the
 // number of requests depends on the result.
-func (o *Origin) lean() bool {
+func (o *Origin) prefersPartialFetch() bool {
 	spec := &o.repo.Spec
 	if dirs, err := spec.Directories(); err == nil && dirs != nil {
 		return true
@@ -45,19 +45,19 @@ func (o *Origin) lean() bool {
 	return false
 }
 
-// A partial is a commit that was fetched without its blobs, with the blobs that were
+// A partialDatabase is a commit that was fetched without its blobs, with the blobs that were
 // obtained since. The files that decide what is packed (.sourceignore, .gitmodules,
 // .gitattributes) come first, if there are any, then all others that are packed. Each
 // step is one request, over the first connection.
-type partial struct {
-	from   *network
-	commit object.ID
-	via    string
-	packs  []database
+type partialDatabase struct {
+	upstream *remoteUpstream
+	commit   object.ID
+	via      string
+	packs    []database
 }
 
-// partial fetches a commit and its trees.
-func (n *network) partial(ctx context.Context, commit object.ID, via string) (*partial, error) {
+// fetchPartial fetches a commit and its trees.
+func (n *remoteUpstream) fetchPartial(ctx context.Context, commit object.ID, via string) (*partialDatabase, error) {
 	if err := n.greet(ctx, false); err != nil {
 		return nil, err
 	}
@@ -65,76 +65,76 @@ func (n *network) partial(ctx context.Context, commit object.ID, via string) (*p
 		return nil, wire.ErrUnsupported
 	}
 	q := wire.FetchRequest{Wants: []object.ID{commit}, Depth: 1, Filter: "blob:none"}
-	pack, _, err := n.receive(ctx, q, packLimits(n.env.Limits, true), new(base))
+	pack, _, err := n.receive(ctx, q, packLimits(n.env.Limits, true), new(cachedBase))
 	if err != nil {
 		return nil, err
 	}
-	return &partial{n, commit, via, []database{pack}}, nil
+	return &partialDatabase{n, commit, via, []database{pack}}, nil
 }
 
-// obtain fetches the missing blobs in one request. It fetches the whole tree instead,
+// fetchBlobs fetches the missing blobs in one request. It fetches the whole tree instead,
 // and returns a note, if the blobs are too many for one request, if they are most of
 // the tree's files, whose number is of (0: not known), or if the upstream does not
 // send single blobs.
-func (p *partial) obtain(ctx context.Context, blobs []object.ID, of int64) (note string, err error) {
-	lacks := func(id object.ID) bool { return p.holding(id) == nil }
+func (p *partialDatabase) fetchBlobs(ctx context.Context, blobs []object.ID, of int64) (note string, err error) {
+	lacks := func(id object.ID) bool { return p.packWith(id) == nil }
 	missing := slices.DeleteFunc(slices.Clone(blobs), func(id object.ID) bool { return !lacks(id) })
 	switch n := len(missing); {
 	case n == 0:
 		return "", nil
-	case n > maxWants || of > 0 && float64(n) > worthwhile*float64(of):
-		return p.complete(ctx, fmt.Sprintf("%d files are needed", n))
+	case n > maxWants || of > 0 && float64(n) > maxPartialShare*float64(of):
+		return p.fetchWholeTree(ctx, fmt.Sprintf("%d files are needed", n))
 	}
-	limits := packLimits(p.from.env.Limits, false)
+	limits := packLimits(p.upstream.env.Limits, false)
 	limits.Objects = int64(len(missing))
-	pack, _, err := p.from.receive(ctx, wire.FetchRequest{Wants: missing}, limits, new(base))
+	pack, _, err := p.upstream.receive(ctx, wire.FetchRequest{Wants: missing}, limits, new(cachedBase))
 	if err == nil {
 		p.packs = append(p.packs, pack)
 		if slices.ContainsFunc(missing, lacks) {
-			err = errOther
+			err = errWrongObjects
 		}
 	}
 	if limit, ok := errors.AsType[*packfile.LimitError](err); ok && limit.Limit == "Objects" {
-		err = errOther
+		err = errWrongObjects
 	}
-	if declined(err) {
-		return p.complete(ctx, "the server does not send single files")
+	if isPartialUnsupported(err) {
+		return p.fetchWholeTree(ctx, "the server does not send single files")
 	}
 	return "", err
 }
 
-// complete fetches the whole tree and returns a note that says why.
-func (p *partial) complete(ctx context.Context, why string) (note string, err error) {
+// fetchWholeTree fetches the whole tree and returns a note that says why.
+func (p *partialDatabase) fetchWholeTree(ctx context.Context, why string) (note string, err error) {
 	if err := p.Close(); err != nil {
 		return "", err
 	}
 	p.packs = nil
-	pack, notes, err := p.from.content(ctx, p.commit, p.via, false)
+	pack, notes, err := p.upstream.fetchCommit(ctx, p.commit, p.via, false)
 	if err != nil {
 		return "", err
 	}
 	p.packs = []database{pack}
-	return strings.Join(append([]string{wholeTree(why)}, notes...), "; "), nil
+	return strings.Join(append([]string{wholeTreeNote(why)}, notes...), "; "), nil
 }
 
-func wholeTree(why string) string { return why + ": the whole tree was transferred" }
+func wholeTreeNote(why string) string { return why + ": the whole tree was transferred" }
 
-// errOther reports an answer that lacks a requested object or holds others.
-var errOther = errors.New("the server sends other objects than it was asked for")
+// errWrongObjects reports an answer that lacks a requested object or holds others.
+var errWrongObjects = errors.New("the server sends other objects than it was asked for")
 
-// declined reports whether err means that the server does not support partial
+// isPartialUnsupported reports whether err means that the server does not support partial
 // fetches, though it may still send everything. An answer that breaks off in the
 // middle does not mean that.
-func declined(err error) bool {
+func isPartialUnsupported(err error) bool {
 	if e, ok := errors.AsType[*wire.Error](err); ok && e.Phase != wire.Fetch {
 		return false
 	}
-	return slices.ContainsFunc([]error{wire.ErrUnsupported, wire.ErrUnreachable, wire.ErrRemote, wire.ErrProtocol, errOther},
+	return slices.ContainsFunc([]error{wire.ErrUnsupported, wire.ErrUnreachable, wire.ErrRemote, wire.ErrProtocol, errWrongObjects},
 		func(kind error) bool { return errors.Is(err, kind) })
 }
 
-// holding returns the pack that has an object, nil if none has.
-func (p *partial) holding(id object.ID) database {
+// packWith returns the pack that has an object, nil if none has.
+func (p *partialDatabase) packWith(id object.ID) database {
 	for _, pack := range p.packs {
 		if _, _, err := pack.Stat(id); err == nil {
 			return pack
@@ -144,42 +144,42 @@ func (p *partial) holding(id object.ID) database {
 }
 
 // Stat implements [object.Database].
-func (p *partial) Stat(id object.ID) (t object.Type, size int64, err error) {
-	if pack := p.holding(id); pack != nil {
+func (p *partialDatabase) Stat(id object.ID) (t object.Type, size int64, err error) {
+	if pack := p.packWith(id); pack != nil {
 		return pack.Stat(id)
 	}
 	return 0, 0, fmt.Errorf("object %v is not in the pack: %w", id, fs.ErrNotExist)
 }
 
 // Open implements [object.Database].
-func (p *partial) Open(id object.ID) (t object.Type, size int64, content io.ReadCloser, err error) {
-	if pack := p.holding(id); pack != nil {
+func (p *partialDatabase) Open(id object.ID) (t object.Type, size int64, content io.ReadCloser, err error) {
+	if pack := p.packWith(id); pack != nil {
 		return pack.Open(id)
 	}
 	return 0, 0, nil, fmt.Errorf("object %v is not in the pack: %w", id, fs.ErrNotExist)
 }
 
 // Close implements [io.Closer].
-func (p *partial) Close() (err error) {
+func (p *partialDatabase) Close() (err error) {
 	for _, pack := range p.packs {
 		err = errors.Join(err, pack.Close())
 	}
 	return err
 }
 
-// prepare obtains the files that decide what is packed: ignore files, and the files
+// fetchConfigFiles fetches the files that decide what is packed: ignore files, and the files
 // that describe submodules and LFS objects.
-func (c *content) prepare(ctx context.Context) error {
+func (c *content) fetchConfigFiles(ctx context.Context) error {
 	spec := &c.origin.repo.Spec
 	ignoreFile := ignoreOf(c.origin.repo).File
-	parts := []part{{c.own, func(name string) bool { return path.Base(name) == ignoreFile }}}
+	parts := []part{{c.ownTree, func(name string) bool { return path.Base(name) == ignoreFile }}}
 	if spec.LFS { // attributes outside of the listed directories apply too
 		parts = append(parts, part{c.tree, func(name string) bool { return path.Base(name) == ".gitattributes" || name == ".lfsconfig" }})
 	}
 	if spec.RecurseSubmodules {
 		parts = append(parts, part{c.tree, func(name string) bool { return name == modulesFile }})
 	}
-	return c.obtain(ctx, 0, parts...)
+	return c.fetchFiles(ctx, 0, parts...)
 }
 
 // A part selects the files of a view for which choose returns true.
@@ -188,10 +188,10 @@ type part struct {
 	choose func(name string) bool
 }
 
-// obtain obtains files that a lean fetch left out; of is the number of files in the
+// fetchFiles fetches files that a lean fetch left out; of is the number of files in the
 // tree (0: not known). More bytes than the limit are an error.
-func (c *content) obtain(ctx context.Context, of int64, parts ...part) error {
-	db := c.db.(*partial)
+func (c *content) fetchFiles(ctx context.Context, of int64, parts ...part) error {
+	db := c.db.(*partialDatabase)
 	var blobs []object.ID
 	times := map[object.ID]int64{} // how many files have the content
 	for _, p := range parts {
@@ -213,7 +213,7 @@ func (c *content) obtain(ctx context.Context, of int64, parts ...part) error {
 			return err
 		}
 	}
-	note, err := db.obtain(ctx, blobs, of)
+	note, err := db.fetchBlobs(ctx, blobs, of)
 	if note != "" {
 		c.notes = append(c.notes, note)
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// forest returns a tree that has files beside every directory that a test lists.
-func forest() fstest.MapFS {
+// sparseTestTree returns a tree that has files beside every directory that a test lists.
+func sparseTestTree() fstest.MapFS {
 	tree := files(
 		"README.md", "top", ".sourceignore", "*.yaml\n",
 		"deploy/app.yaml", "app", "deploy/base/x.yaml", "x", "deploy/base/deep/y.yaml", "y",
@@ -51,7 +51,7 @@ func sparse(url string, dirs ...string) *source.GitRepository {
 func TestSparseCheckout(t *testing.T) {
 	t.Parallel()
 	repo := testenv.NewRepo(t)
-	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
+	repo.Commit(testenv.Commit{Branch: "main", Files: sparseTestTree()})
 	rows := []struct {
 		dirs []string
 		want []string
@@ -82,7 +82,7 @@ func TestSparseCheckout(t *testing.T) {
 
 func TestSparseCheckoutErrors(t *testing.T) {
 	repo := testenv.NewRepo(t)
-	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
+	repo.Commit(testenv.Commit{Branch: "main", Files: sparseTestTree()})
 	all := servers(t, repo)
 	for _, s := range []server{all["http"], all["http no filter"], all["local"]} {
 		for _, row := range []struct {
@@ -99,7 +99,7 @@ func TestSparseCheckoutErrors(t *testing.T) {
 			{"module", `"module" is a submodule|spec.recurseSubmodules`},
 		} {
 			_, _, _, err := try(t.Context(), sparse(s.url, "docs", row.dir), s.env)
-			wantFailure(t, err, gitf, row.say+"|spec.sparseCheckout[1]")
+			wantRecoverableError(t, err, gitFailed, row.say+"|spec.sparseCheckout[1]")
 		}
 	}
 }
@@ -164,7 +164,7 @@ func packCounter(env source.Env) (source.Env, func() []int64) {
 func TestPartialFetch(t *testing.T) {
 	t.Parallel()
 	repo := testenv.NewRepo(t)
-	tree := forest()
+	tree := sparseTestTree()
 	for i := range 30 { // so that less than nine tenths of the tree are packed
 		tree[fmt.Sprintf("other/%d.go", i)] = &fstest.MapFile{Data: []byte(strconv.Itoa(i)), Mode: 0o644}
 	}
@@ -203,7 +203,7 @@ func TestPartialFetch(t *testing.T) {
 				if !bytes.Equal(data, full) {
 					t.Errorf("the archive differs from that of a whole fetch")
 				}
-				asked := packs(server)
+				asked := packRequests(server)
 				want := [][]string{{repo.ID("main")}}
 				objects := []int64{trees}
 				for _, names := range [][]string{row.first, row.rest} {
@@ -250,15 +250,15 @@ func TestPartialFetchNotWorthwhile(t *testing.T) {
 		g := sparse(server.Repo())
 		g.Spec.Ignore = &ignore
 		_, _, report := fetch(t, g, source.Env{})
-		if asked := packs(server); len(asked) != want.requests || len(report.Notes) != want.notes {
+		if asked := packRequests(server); len(asked) != want.requests || len(report.Notes) != want.notes {
 			t.Errorf("%q: %d requests, notes %q; want %d and %d", ignore, len(asked), report.Notes, want.requests, want.notes)
 		}
 	}
 }
 
-// meddle starts a proxy between a client and a server. change rewrites the requests
+// rewriteRequests starts a proxy between a client and a server. change rewrites the requests
 // for packs, or answers a request itself if it returns an answer.
-func meddle(server *testenv.Server, change func(n int, body string) (rewritten, answer string)) (url string, asked func() []string) {
+func rewriteRequests(server *testenv.Server, change func(n int, body string) (rewritten, answer string)) (url string, asked func() []string) {
 	n := 0
 	server.Break(&testenv.Defect{Phase: testenv.Pack, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		b, err := io.ReadAll(r.Body)
@@ -275,7 +275,7 @@ func meddle(server *testenv.Server, change func(n int, body string) (rewritten, 
 		r.Body = io.NopCloser(strings.NewReader(body))
 		next.ServeHTTP(w, r)
 	}})
-	return server.Repo(), func() []string { return packs(server) }
+	return server.Repo(), func() []string { return packRequests(server) }
 }
 
 func pkt(line string) string { return fmt.Sprintf("%04x%s", len(line)+4, line) }
@@ -290,7 +290,7 @@ func swap(body, id, by string) string { return strings.ReplaceAll(body, id, by) 
 // and the whole fetch.
 func TestPartialFetchFallsBack(t *testing.T) {
 	repo := testenv.NewRepo(t)
-	tree := forest()
+	tree := sparseTestTree()
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
 	x, y := repo.Object("blob", tree["deploy/base/x.yaml"].Data), repo.Object("blob", tree["README.md"].Data)
 	g := sparse("", "deploy")
@@ -327,7 +327,7 @@ func TestPartialFetchFallsBack(t *testing.T) {
 		if change == nil {
 			change = func(_ int, b string) (string, string) { return b, "" }
 		}
-		at, asked := meddle(testenv.ServeHTTP(t, row.config, repo), change)
+		at, asked := rewriteRequests(testenv.ServeHTTP(t, row.config, repo), change)
 		_, data, report, err := try(t.Context(), withURL(g, at), source.Env{})
 		if err != nil || !bytes.Equal(data, want) {
 			t.Errorf("%s: %v, or another archive", name, err)
@@ -348,8 +348,8 @@ func TestPartialFetchFallsBack(t *testing.T) {
 // cause.
 func TestPartialFetchHostile(t *testing.T) {
 	repo := testenv.NewRepo(t)
-	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
-	x := repo.Object("blob", forest()["deploy/base/x.yaml"].Data)
+	repo.Commit(testenv.Commit{Branch: "main", Files: sparseTestTree()})
+	x := repo.Object("blob", sparseTestTree()["deploy/base/x.yaml"].Data)
 	pass := func(b string) (string, string) { return b, "" }
 	for name, row := range map[string]struct {
 		first, second, third func(body string) (string, string)
@@ -369,13 +369,13 @@ func TestPartialFetchHostile(t *testing.T) {
 		"nothing is sent":     {pass, func(b string) (string, string) { return "", pkt("packfile\n") + "0000" }, nil, 2, "holds no pack"},
 		"a pack of nobody":    {pass, func(b string) (string, string) { return "", pkt("packfile\n") + pkt("\x01PACK") + "0000" }, nil, 2, "truncated"},
 	} {
-		at, asked := meddle(testenv.ServeHTTP(t, testenv.HTTP{}, repo), func(n int, b string) (string, string) {
+		at, asked := rewriteRequests(testenv.ServeHTTP(t, testenv.HTTP{}, repo), func(n int, b string) (string, string) {
 			if f := append([]func(string) (string, string){row.first, row.second, row.third}, nil, nil, nil)[n-1]; f != nil {
 				return f(b)
 			}
 			return b, ""
 		})
-		fails(t, sparse(at, "deploy"), source.Env{}, gitf, row.say)
+		wantFetchError(t, sparse(at, "deploy"), source.Env{}, gitFailed, row.say)
 		testenv.Equal(t, len(asked()), row.requests, "%s: requests", name)
 	}
 }
@@ -407,7 +407,7 @@ func TestPartialFetchLimits(t *testing.T) {
 		if row.say == "" && err != nil || row.say != "" && (err == nil || !strings.Contains(err.Error(), row.say)) {
 			t.Errorf("%s, %+v: %v: want %q", row.dir, row.limits, err, row.say)
 		}
-		if n := len(packs(server)); n > 2 {
+		if n := len(packRequests(server)); n > 2 {
 			t.Errorf("%s, %+v: %d requests", row.dir, row.limits, n)
 		}
 	}
@@ -417,10 +417,10 @@ func TestPartialFetchLimits(t *testing.T) {
 // context.
 func TestPartialFetchStalls(t *testing.T) {
 	repo := testenv.NewRepo(t)
-	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
+	repo.Commit(testenv.Commit{Branch: "main", Files: sparseTestTree()})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone home")
-	at, asked := meddle(testenv.ServeHTTP(t, testenv.HTTP{}, repo), func(n int, b string) (string, string) {
+	at, asked := rewriteRequests(testenv.ServeHTTP(t, testenv.HTTP{}, repo), func(n int, b string) (string, string) {
 		if n == 2 {
 			cancel(gone)
 		}
@@ -436,7 +436,7 @@ func TestPartialFetchStalls(t *testing.T) {
 func TestPartialFetchUnderLayers(t *testing.T) {
 	large := new(testenv.LFS)
 	app, lib := testenv.NewRepo(t), testenv.NewRepo(t)
-	inLib := linked(lib, map[string]string{"lib.c": "int", "skip/x": "x"})
+	inLib := commitFiles(lib, map[string]string{"lib.c": "int", "skip/x": "x"})
 	tree := map[string]string{
 		".gitattributes": "*.bin filter=lfs\n", "top.txt": "top", ".sourceignore": "nothing",
 		"deploy/app.yaml": "app", "deploy/large.bin": large.Add("large content"), "deploy/.sourceignore": "*.log\n",
@@ -445,7 +445,7 @@ func TestPartialFetchUnderLayers(t *testing.T) {
 	for i := range 30 {
 		tree["beside/"+strings.Repeat("x", i+1)] = strings.Repeat("y", i)
 	}
-	linked(app, tree, link{"deploy/lib", "../lib.git", inLib}, link{"beside/lib", "../lib.git", inLib})
+	commitFiles(app, tree, submodule{"deploy/lib", "../lib.git", inLib}, submodule{"beside/lib", "../lib.git", inLib})
 	repos := map[string]*testenv.Repo{"org/app.git": app, "org/lib.git": lib}
 	part := testenv.ServeAll(t, testenv.HTTP{LFS: large}, repos)
 	whole := testenv.ServeAll(t, testenv.HTTP{LFS: large, NoFilter: true}, repos)
@@ -484,7 +484,7 @@ func TestPartialFetchUnderLayers(t *testing.T) {
 			}
 		}
 		fellBack := slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "whole tree") })
-		if n := strings.Count(strings.Join(packs(part), ""), "filter blob:none"); n != 1 || fellBack {
+		if n := strings.Count(strings.Join(packRequests(part), ""), "filter blob:none"); n != 1 || fellBack {
 			t.Errorf("%s: %d requests for trees, notes %q; want 1 and no fall-back", name, n, report.Notes)
 		}
 	}
@@ -493,7 +493,7 @@ func TestPartialFetchUnderLayers(t *testing.T) {
 // A sparse checkout applies to a plain directory that replaces a repository too.
 func TestSparseCheckoutOfDirectory(t *testing.T) {
 	dir := t.TempDir()
-	tree := forest()
+	tree := sparseTestTree()
 	maps.DeleteFunc(tree, func(_ string, f *fstest.MapFile) bool { return !f.Mode.IsRegular() })
 	must(t, os.CopyFS(dir, tree))
 	const at = "https://example.com/app"
@@ -512,7 +512,7 @@ func TestSparseCheckoutOfDirectory(t *testing.T) {
 // If the cache already holds the repository, it is used instead of a partial fetch.
 func TestPartialFetchAndCache(t *testing.T) {
 	repo := testenv.NewRepo(t)
-	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
+	repo.Commit(testenv.Commit{Branch: "main", Files: sparseTestTree()})
 	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
 	env := source.Env{Cache: newCache(t, t.TempDir())}
 	g := sparse(server.Repo(), "deploy")
@@ -526,7 +526,7 @@ func TestPartialFetchAndCache(t *testing.T) {
 	} {
 		server.Reset()
 		_, data, report := fetch(t, step.object, env)
-		if n := len(packs(server)); n != step.packs || len(report.Notes) != step.notes {
+		if n := len(packRequests(server)); n != step.packs || len(report.Notes) != step.notes {
 			t.Errorf("%s: %d packs, notes %q; want %d and %d", step.name, n, report.Notes, step.packs, step.notes)
 		}
 		if step.object == g && first != nil && !bytes.Equal(data, first) {

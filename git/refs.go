@@ -36,7 +36,7 @@ func selectRef(ref *source.GitRepositoryRef) (selection, error) {
 	case ref.Commit != "":
 		id, err := object.ParseID(ref.Commit)
 		if err != nil {
-			return selection{}, invalid(fmt.Errorf("spec.ref.commit: %w", err))
+			return selection{}, specError(fmt.Errorf("spec.ref.commit: %w", err))
 		}
 		s := selection{field: "commit", label: ref.Branch, commit: id}
 		if ref.Branch != "" {
@@ -48,7 +48,7 @@ func selectRef(ref *source.GitRepositoryRef) (selection, error) {
 	case ref.SemVer != "":
 		c, err := semver.NewConstraint(ref.SemVer)
 		if err != nil {
-			return selection{}, invalid(fmt.Errorf("spec.ref.semver %q: %w", ref.SemVer, err))
+			return selection{}, specError(fmt.Errorf("spec.ref.semver %q: %w", ref.SemVer, err))
 		}
 		return selection{field: "semver", label: ref.SemVer, semver: c}, nil
 	case ref.Tag != "":
@@ -95,15 +95,17 @@ func (o *Origin) proveSelected(ctx context.Context, locked selection) error {
 		sel.label, sel.ref = locked.label, "refs/tags/"+locked.label
 	}
 	sel.commit = locked.commit
-	up, err := o.connect(ctx)
+	up, err := o.openUpstream(ctx)
 	if err != nil {
 		return err
 	}
 	return errors.Join(prove(ctx, up, sel), up.Close())
 }
 
-// tagged reports whether s selects a tag, which a later run may find elsewhere.
-func (s selection) tagged() bool { return s.semver != nil || strings.HasPrefix(s.ref, "refs/tags/") }
+// selectsTag reports whether s selects a tag, which a later run may find elsewhere.
+func (s selection) selectsTag() bool {
+	return s.semver != nil || strings.HasPrefix(s.ref, "refs/tags/")
+}
 
 // revision returns the revision of commit under label (reference A4).
 func revision(label string, commit object.ID) source.Revision {
@@ -159,9 +161,9 @@ type tie struct {
 	Wins string   `json:"wins"`
 }
 
-// highest returns the highest tag within the range of sel. If several tags have equal
+// highestTag returns the highest tag within the range of sel. If several tags have equal
 // precedence it also returns a tie, which the caller passes as before the next time.
-func highest(ctx context.Context, up upstream, sel selection, before *tie) (object.Ref, *tie, error) {
+func highestTag(ctx context.Context, up upstream, sel selection, before *tie) (object.Ref, *tie, error) {
 	tags, err := up.refs(ctx, false, "refs/tags/")
 	if err != nil {
 		return object.Ref{}, nil, err
@@ -187,7 +189,7 @@ func highest(ctx context.Context, up upstream, sel selection, before *tie) (obje
 		i = slices.IndexFunc(found, func(r object.Ref) bool { return r.Tag() == before.Wins })
 	}
 	if i < 0 {
-		if i, err = youngest(ctx, up, found); err != nil {
+		if i, err = youngestTag(ctx, up, found); err != nil {
 			return object.Ref{}, nil, fmt.Errorf("compare the commits of %d tags of equal precedence: %w", len(found), err)
 		}
 	}
@@ -195,9 +197,9 @@ func highest(ctx context.Context, up upstream, sel selection, before *tie) (obje
 	return found[i], now, nil
 }
 
-// youngest returns the index of the tag whose commit has the latest committer
+// youngestTag returns the index of the tag whose commit has the latest committer
 // time; equal times are decided by name.
-func youngest(ctx context.Context, up upstream, tags []object.Ref) (int, error) {
+func youngestTag(ctx context.Context, up upstream, tags []object.Ref) (int, error) {
 	ids := make([]object.ID, len(tags))
 	for i, t := range tags {
 		ids[i] = t.ID // the tag itself: some servers send only what refs point to
@@ -232,11 +234,11 @@ func prove(ctx context.Context, up upstream, sel selection) error {
 	if sel.field != "commit" {
 		remedy = ""
 	}
-	if sel.tagged() || sel.field == "name" {
+	if sel.selectsTag() || sel.field == "name" {
 		what = sel.field
 	}
-	for depth := 64; ; depth = deeper(depth) {
-		found, missing, err := ancestor(ctx, up, tip.Commit(), sel.commit, depth)
+	for depth := 64; ; depth = nextDepth(depth) {
+		found, missing, err := findAncestor(ctx, up, tip.Commit(), sel.commit, depth)
 		switch {
 		case err != nil:
 			return fmt.Errorf("prove that commit %s is on %s %q: %w", sel.commit, what, sel.label, err)
@@ -252,19 +254,19 @@ func prove(ctx context.Context, up upstream, sel selection) error {
 	}
 }
 
-// deeper returns the depth to try after depth. Depths grow so fast that all tries
+// nextDepth returns the depth to try after depth. Depths grow so fast that all tries
 // together cost little more than the last; the last is 0, which means everything.
-func deeper(depth int) int {
+func nextDepth(depth int) int {
 	if depth *= 8; depth <= 1<<20 {
 		return depth
 	}
 	return 0
 }
 
-// ancestor looks for commit in the history of tip down to depth. If it is not found,
+// findAncestor looks for commit in the history of tip down to depth. If it is not found,
 // missing is the error for a commit that the history continues with and that was not
 // received; nil means that the history was searched to its end.
-func ancestor(ctx context.Context, up upstream, tip, commit object.ID, depth int) (found bool, missing, err error) {
+func findAncestor(ctx context.Context, up upstream, tip, commit object.ID, depth int) (found bool, missing, err error) {
 	if tip == commit {
 		return true, nil, nil
 	}

@@ -84,15 +84,15 @@ func wantStep(t *testing.T, err error, reason, say string) {
 	}
 }
 
-// fails checks that a fetch fails for a reason; see wantStep.
-func fails(t *testing.T, g *source.GitRepository, env source.Env, reason, say string) {
+// wantFetchError checks that a fetch fails for a reason; see wantStep.
+func wantFetchError(t *testing.T, g *source.GitRepository, env source.Env, reason, say string) {
 	t.Helper()
 	_, _, _, err := try(t.Context(), g, env)
 	wantStep(t, err, reason, say)
 }
 
-// opened returns the tree of an archive.
-func opened(t testing.TB, data []byte) fs.FS {
+// openArchive returns the tree of an archive.
+func openArchive(t testing.TB, data []byte) fs.FS {
 	t.Helper()
 	tree, err := artifact.Read(bytes.NewReader(data), artifact.Limits{})
 	must(t, err)
@@ -103,13 +103,13 @@ func opened(t testing.TB, data []byte) fs.FS {
 // contents returns the files of an archive by name.
 func contents(t testing.TB, data []byte) map[string]string {
 	t.Helper()
-	return testenv.Contents(t, opened(t, data))
+	return testenv.Contents(t, openArchive(t, data))
 }
 
 // emptyDirs returns the directories of an archive that hold nothing.
 func emptyDirs(t testing.TB, data []byte) (names []string) {
 	t.Helper()
-	tree := opened(t, data)
+	tree := openArchive(t, data)
 	must(t, fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		if entries, _ := fs.ReadDir(tree, name); d.IsDir() && len(entries) == 0 {
 			names = append(names, name)
@@ -241,7 +241,7 @@ func (r *remote) Publish(tree fstest.MapFS) error {
 	name := r.newest()
 	r.repo.Tag(name, commit)
 	if r.defect == sourcetest.Signed {
-		r.signer.resign(r.repo, name)
+		r.signer.signMainAndTag(r.repo, name)
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func (r *remote) Break(d sourcetest.Defect) <-chan struct{} {
 	r.defect = d
 	switch d {
 	case sourcetest.Signed:
-		r.signer.resign(r.repo, r.newest())
+		r.signer.signMainAndTag(r.repo, r.newest())
 	case sourcetest.Forged:
 		forge(r.repo, "commit", "refs/heads/main")
 		forge(r.repo, "tag", "refs/tags/"+r.newest())
@@ -377,8 +377,8 @@ func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 	}
 }
 
-// inPart is the directory that is checked out.
-const inPart = "in/here"
+// sparseDir is the directory that is checked out.
+const sparseDir = "in/here"
 
 // A combinedRemote is a remote that uses everything a GitRepository supports: of its
 // sparse checkout, the folder sub comes from another source, deploy is a submodule,
@@ -409,11 +409,11 @@ func (o *combinedRemote) Publish(tree fstest.MapFS) error {
 			rest[name] = f
 		}
 	}
-	all := files("beside/a", "a", "beside/b", "b", ".gitmodules", "[submodule \"m\"]\n\tpath = "+inPart+"/deploy\n\turl = ../modules.git\n")
+	all := files("beside/a", "a", "beside/b", "b", ".gitmodules", "[submodule \"m\"]\n\tpath = "+sparseDir+"/deploy\n\turl = ../modules.git\n")
 	for name, f := range rest {
-		all[inPart+"/"+name] = f
+		all[sparseDir+"/"+name] = f
 	}
-	all[inPart+"/deploy"] = testenv.Gitlink(o.modules.Commit(testenv.Commit{Branch: "main", Files: module}))
+	all[sparseDir+"/deploy"] = testenv.Gitlink(o.modules.Commit(testenv.Commit{Branch: "main", Files: module}))
 	if err := o.remote.Publish(all); err != nil {
 		return err
 	}
@@ -424,8 +424,8 @@ func (o *combinedRemote) Publish(tree fstest.MapFS) error {
 
 func (o *combinedRemote) Object() source.Object {
 	g := o.remote.Object().(*source.GitRepository)
-	g.Spec.RecurseSubmodules, g.Spec.LFS, g.Spec.SparseCheckout = true, true, []string{inPart}
-	g.Spec.Include = including("", "part:sub:"+inPart+"/sub").Spec.Include
+	g.Spec.RecurseSubmodules, g.Spec.LFS, g.Spec.SparseCheckout = true, true, []string{sparseDir}
+	g.Spec.Include = including("", "part:sub:"+sparseDir+"/sub").Spec.Include
 	return g
 }
 
@@ -450,7 +450,7 @@ func TestConformanceTogether(t *testing.T) {
 		return &combinedRemote{&remote{t: tb, repo: repo, server: server, ref: source.GitRepositoryRef{SemVer: "1.x"}, mode: source.VerifyTagAndHEAD,
 			signer: newSSHSigner(t), cache: newCache(t, t.TempDir())}, modules, objects, newIncludedSources(t)}
 	})
-	kind.Dir = inPart
+	kind.Dir = sparseDir
 	kind.Hostile = kind.Hostile[:3] // names are checked as in every repository: a few are enough
 	kind.Only(sourcetest.Gone, "wrong password", "cut")
 	sourcetest.Run(t, kind)

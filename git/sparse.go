@@ -18,7 +18,7 @@ func (o *Origin) sparseView(ctx context.Context, tree fs.FS) (fs.FS, error) {
 	spec := &o.repo.Spec
 	dirs, err := spec.Directories()
 	if err != nil {
-		return nil, invalid(err)
+		return nil, specError(err)
 	}
 	if dirs == nil {
 		return tree, nil
@@ -28,14 +28,14 @@ func (o *Origin) sparseView(ctx context.Context, tree fs.FS) (fs.FS, error) {
 			return nil, fmt.Errorf("spec.sparseCheckout[%d]: %w", i, err)
 		}
 	}
-	rules, err := artifact.Ignore{Extra: cone(dirs)}.Compile(ctx, nil)
+	rules, err := artifact.Ignore{Extra: coneRules(dirs)}.Compile(ctx, nil)
 	if err != nil {
-		return nil, invalid(fmt.Errorf("spec.sparseCheckout: %w", err))
+		return nil, specError(fmt.Errorf("spec.sparseCheckout: %w", err))
 	}
 	return rules.View(context.WithoutCancel(ctx), tree), nil
 }
 
-// cone returns ignore rules that keep only dirs and their content, in git's own form
+// coneRules returns ignore rules that keep only dirs and their content, in git's own form
 // of a sparse checkout. For a/b they are
 //
 //	/*
@@ -44,7 +44,7 @@ func (o *Origin) sparseView(ctx context.Context, tree fs.FS) (fs.FS, error) {
 //	!/a/b
 //
 // A directory must come after those above it, because their rules would undo its own.
-func cone(dirs []string) string {
+func coneRules(dirs []string) string {
 	sorted := slices.Clone(dirs)
 	slices.SortFunc(sorted, func(a, b string) int { // by elements: a directory comes right before those below it
 		return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
@@ -100,7 +100,7 @@ func checkDir(tree fs.FS, dir string, modules bool) error {
 		i := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return e.Name() == base })
 		switch {
 		case i < 0:
-			return notFound(fmt.Sprintf("directory %q does not exist at this revision%s", dir, similar(entries, base, at)))
+			return notFound(fmt.Sprintf("directory %q does not exist at this revision%s", dir, caseHint(entries, base, at)))
 		case entries[i].IsDir() || modules && !more && entries[i].Type()&fs.ModeIrregular != 0:
 		default:
 			return fmt.Errorf("%q is no directory at this revision: %q is %s", dir, at, kindOf(entries[i].Type()))
@@ -109,8 +109,8 @@ func checkDir(tree fs.FS, dir string, modules bool) error {
 	return nil
 }
 
-// similar returns a hint if a name in entries differs from base in case only.
-func similar(entries []fs.DirEntry, base, at string) string {
+// caseHint returns a hint if a name in entries differs from base in case only.
+func caseHint(entries []fs.DirEntry, base, at string) string {
 	for _, e := range entries {
 		if strings.EqualFold(e.Name(), base) {
 			return fmt.Sprintf("; there is %q: upper and lower case count", path.Join(path.Dir(at), e.Name()))

@@ -44,11 +44,11 @@ type module struct {
 	guard  *transport.NetworkGuard
 }
 
-// submodules mounts the submodules of the tree, at the commits that it pins. Without
+// mountSubmodules mounts the submodules of the tree, at the commits that it pins. Without
 // recursion each is an empty directory, as a checkout leaves it.
-func (c *content) submodules(ctx context.Context) error {
+func (c *content) mountSubmodules(ctx context.Context) error {
 	var err error
-	if c.links, err = gitlinks(ctx, c.own); err != nil {
+	if c.links, err = gitlinks(ctx, c.ownTree); err != nil {
 		return err
 	}
 	if !c.origin.repo.Spec.RecurseSubmodules {
@@ -59,7 +59,7 @@ func (c *content) submodules(ctx context.Context) error {
 	}
 	base, err := parseURL(c.origin.repo.Spec.URL)
 	if err != nil {
-		return invalid(fmt.Errorf("spec.url: %w", err))
+		return specError(fmt.Errorf("spec.url: %w", err))
 	}
 	var ignore artifact.Ignore
 	if text := c.origin.repo.Spec.Ignore; text != nil {
@@ -72,7 +72,7 @@ func (c *content) submodules(ctx context.Context) error {
 	r := &recursion{top: c, fetched: map[string]func() (*content, error){}, slots: make(chan struct{}, moduleFetches)}
 	var inner context.Context
 	r.group, inner = errgroup.WithContext(ctx)
-	r.shown = rules.View(inner, folders{})
+	r.ignoreView = rules.View(inner, folders{})
 	r.group.Go(func() error {
 		return r.expand(inner, &module{path: ".", url: base, guard: transport.NewNetworkGuard(base, nil)}, c)
 	})
@@ -81,10 +81,10 @@ func (c *content) submodules(ctx context.Context) error {
 
 // A recursion finds and fetches submodules.
 type recursion struct {
-	top   *content
-	shown fs.FS // what spec.ignore leaves of a tree that has every folder
-	group *errgroup.Group
-	slots chan struct{} // for fetches
+	top        *content
+	ignoreView fs.FS // what spec.ignore leaves of a tree that has every folder
+	group      *errgroup.Group
+	slots      chan struct{} // for fetches
 
 	mu      sync.Mutex
 	count   int                                 // submodules found so far
@@ -101,7 +101,7 @@ func (r *recursion) expand(ctx context.Context, m *module, c *content) error {
 	for _, link := range c.links {
 		sub := &module{path: path.Join(m.path, link.path), depth: m.depth + 1, commit: link.commit}
 		// Rules of spec.ignore override all others, so no others matter here.
-		_, err := fs.Stat(r.shown, sub.path)
+		_, err := fs.Stat(r.ignoreView, sub.path)
 		if isAbsent(err) { // an excluded submodule may be invalid
 			r.link(c, link, nil)
 			continue
@@ -110,7 +110,7 @@ func (r *recursion) expand(ctx context.Context, m *module, c *content) error {
 			mappings, err = readMappings(c.tree)
 		}
 		if err == nil {
-			err = r.admit(m, sub, mappings[link.path])
+			err = r.resolveURL(m, sub, mappings[link.path])
 		}
 		if err != nil {
 			return fmt.Errorf("submodule %q: %s: %w: correct it in the repository, or leave the submodule out by spec.ignore",
@@ -121,7 +121,7 @@ func (r *recursion) expand(ctx context.Context, m *module, c *content) error {
 			continue
 		}
 		sub.guard = r.top.origin.guardOf(sub.url, m.guard)
-		fetched := r.content(ctx, sub)
+		fetched := r.sharedFetch(ctx, sub)
 		all = append(all, func() error {
 			in, err := fetched()
 			if err == nil {
@@ -134,7 +134,7 @@ func (r *recursion) expand(ctx context.Context, m *module, c *content) error {
 			return r.expand(ctx, sub, in)
 		})
 	}
-	for _, enter := range all { // nothing is fetched before all of them are admitted
+	for _, enter := range all { // nothing is fetched before the URLs of all of them are resolved
 		r.group.Go(enter)
 	}
 	return nil
@@ -146,9 +146,9 @@ func (r *recursion) link(c *content, at gitlink, sub *object.FS) {
 	c.tree.Link(at.path, sub)
 }
 
-// admit sets the URL of sub, a submodule of m, from its mapping. The URL stays nil if
+// resolveURL sets the URL of sub, a submodule of m, from its mapping. The URL stays nil if
 // the submodule is to be an empty directory.
-func (r *recursion) admit(m, sub *module, its *mapping) (err error) {
+func (r *recursion) resolveURL(m, sub *module, its *mapping) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.count++
@@ -173,9 +173,9 @@ func (r *recursion) admit(m, sub *module, its *mapping) (err error) {
 	return nil
 }
 
-// content returns a function that fetches the commit of m. All places with the same
+// sharedFetch returns a function that fetches the commit of m. All places with the same
 // URL and commit share one fetch.
-func (r *recursion) content(ctx context.Context, m *module) func() (*content, error) {
+func (r *recursion) sharedFetch(ctx context.Context, m *module) func() (*content, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := m.url.String() + " " + m.commit.String()
@@ -183,7 +183,7 @@ func (r *recursion) content(ctx context.Context, m *module) func() (*content, er
 		r.fetched[key] = sync.OnceValues(func() (*content, error) {
 			c, err := r.fetch(ctx, m)
 			if err != nil {
-				err = r.top.origin.blame(m, err)
+				err = r.top.origin.moduleError(m, err)
 			}
 			return c, err
 		})
@@ -200,12 +200,12 @@ func (r *recursion) fetch(ctx context.Context, m *module) (*content, error) {
 		return nil, context.Cause(ctx)
 	}
 	o := r.top.origin
-	up, err := o.reachModule(ctx, m)
+	up, err := o.openModuleUpstream(ctx, m)
 	if err != nil {
 		return nil, err
 	}
 	defer up.Close()
-	if n, ok := up.(*network); ok {
+	if n, ok := up.(*remoteUpstream); ok {
 		r.mu.Lock()
 		if limit := cmp.Or(n.env.Limits.Bytes, maxBytes); limit > 0 {
 			n.env.Limits.Bytes = max(1, limit-max(r.spooled, r.top.total.Bytes))
@@ -219,11 +219,11 @@ func (r *recursion) fetch(ctx context.Context, m *module) (*content, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.own, c.module = c.tree, m
-	c.links, err = gitlinks(ctx, c.own) // before any of them is linked
+	c.ownTree, c.module = c.tree, m
+	c.links, err = gitlinks(ctx, c.ownTree) // before any of them is linked
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.top.holding = append(r.top.holding, c)
+	r.top.closers = append(r.top.closers, c)
 	if pack, ok := c.db.(*packfile.Pack); ok {
 		r.spooled += pack.Spooled()
 	}
@@ -231,9 +231,9 @@ func (r *recursion) fetch(ctx context.Context, m *module) (*content, error) {
 		r.top.notes = append(r.top.notes, fmt.Sprintf("submodule %q: %s", m.path, note))
 	}
 	r.top.repositories[c.tree] = func(ctx context.Context) (upstream, error) { // LFS objects come from its own upstream
-		up, err := o.reachModule(ctx, m)
+		up, err := o.openModuleUpstream(ctx, m)
 		if err != nil {
-			err = o.blame(m, err)
+			err = o.moduleError(m, err)
 		}
 		return up, err
 	}
@@ -247,7 +247,7 @@ func (r *recursion) add(c *content) error {
 	defer r.mu.Unlock()
 	r.top.total = r.top.total.Plus(c.total)
 	if err := checkTotals(r.top.total, r.top.origin.env.Limits); err != nil {
-		return r.top.origin.blame(c.module, fmt.Errorf("with it, %w", err))
+		return r.top.origin.moduleError(c.module, fmt.Errorf("with it, %w", err))
 	}
 	return nil
 }
@@ -327,7 +327,7 @@ func (o *Origin) accessTo(u *url.URL) (access, error) {
 	for i, c := range spec.SubmoduleCredentials {
 		of, err := url.Parse(c.URL)
 		if err != nil {
-			return access{}, invalid(fmt.Errorf("spec.submoduleCredentials[%d].url is no URL", i))
+			return access{}, specError(fmt.Errorf("spec.submoduleCredentials[%d].url is no URL", i))
 		}
 		if transport.SameOrigin(of, u) {
 			return access{u, &c.SecretRef, fmt.Sprintf("spec.submoduleCredentials[%d].secretRef", i)}, nil
@@ -344,12 +344,12 @@ func (o *Origin) accessTo(u *url.URL) (access, error) {
 		with.User = top.User
 		u = &with
 	}
-	return access{u, spec.SecretRef, ownSecret}, nil
+	return access{u, spec.SecretRef, secretRefField}, nil
 }
 
-// reachModule returns the upstream of the submodule m. A local path can replace its
+// openModuleUpstream returns the upstream of the submodule m. A local path can replace its
 // URL whether that ends in .git or not.
-func (o *Origin) reachModule(ctx context.Context, m *module) (upstream, error) {
+func (o *Origin) openModuleUpstream(ctx context.Context, m *module) (upstream, error) {
 	name := m.url.String()
 	for _, spelling := range []string{name, strings.TrimSuffix(name, ".git"), name + ".git"} {
 		if path, ok := o.env.Local[spelling]; ok {
@@ -361,9 +361,9 @@ func (o *Origin) reachModule(ctx context.Context, m *module) (upstream, error) {
 		return nil, err
 	}
 	if m.url.Scheme == "ssh" && a.field == "" {
-		return nil, fmt.Errorf("%w: ssh needs a key, and the credentials of spec.url are not for this host: %s", wire.ErrAuth, remedy(m.url))
+		return nil, fmt.Errorf("%w: ssh needs a key, and the credentials of spec.url are not for this host: %s", wire.ErrAuth, credentialsHint(m.url))
 	}
-	return o.reach(ctx, a.url, a.ref, a.field, m.guard)
+	return o.openUpstreamAt(ctx, a.url, a.ref, a.field, m.guard)
 }
 
 // guardOf returns the guard of a submodule at u. The repository with the guard from
@@ -376,8 +376,8 @@ func (o *Origin) guardOf(u *url.URL, from *transport.NetworkGuard) *transport.Ne
 	return transport.NewNetworkGuard(u, from)
 }
 
-// remedy says how to give credentials for the origin of u.
-func remedy(u *url.URL) string {
+// credentialsHint says how to give credentials for the origin of u.
+func credentialsHint(u *url.URL) string {
 	of := url.URL{Scheme: u.Scheme, Host: u.Host}
 	keys := "username and password"
 	if u.Scheme == "ssh" {
@@ -386,9 +386,9 @@ func remedy(u *url.URL) string {
 	return fmt.Sprintf("add an entry to spec.submoduleCredentials, with url %s and a secretRef to a Secret that holds %s", &of, keys)
 }
 
-// blame makes err a fetch error of the submodule m that keeps the reason of err. For
+// moduleError makes err a fetch error of the submodule m that keeps the reason of err. For
 // the repository at spec.url it returns err unchanged.
-func (o *Origin) blame(m *module, err error) error {
+func (o *Origin) moduleError(m *module, err error) error {
 	if m.depth == 0 {
 		return err
 	}
@@ -396,11 +396,11 @@ func (o *Origin) blame(m *module, err error) error {
 	if a, wrong := o.accessTo(m.url); wrong == nil && a.field == "" && m.url.Scheme != "ssh" {
 		switch {
 		case errors.Is(err, wire.ErrAuth):
-			err = fmt.Errorf("%w: no credentials were sent, for those of spec.url are not for this host: %s", err, remedy(m.url))
+			err = fmt.Errorf("%w: no credentials were sent, for those of spec.url are not for this host: %s", err, credentialsHint(m.url))
 		case errors.Is(err, wire.ErrNotFound):
-			err = fmt.Errorf("%w: if it is private, %s", err, remedy(m.url))
+			err = fmt.Errorf("%w: if it is private, %s", err, credentialsHint(m.url))
 		case narrower && !zone.Metadata && m.guard.Is(zone.Host):
-			err = fmt.Errorf("%w, or %s", err, remedy(m.url))
+			err = fmt.Errorf("%w, or %s", err, credentialsHint(m.url))
 		}
 	}
 	step, _ := errors.AsType[*source.StepError](stepError(source.StepFetch, err))
@@ -472,7 +472,7 @@ func parseMappings(text string) (map[string]*mapping, error) {
 	byPath := map[string]*mapping{}
 	for _, m := range all {
 		if other := byPath[m.path]; other != nil {
-			other.flaw("the submodules %.80q and %.80q have the same path", other.name, m.name)
+			other.setDefect("the submodules %.80q and %.80q have the same path", other.name, m.name)
 		} else if m.path != "" {
 			byPath[m.path] = m
 		}
@@ -485,32 +485,32 @@ func parseMappings(text string) (map[string]*mapping, error) {
 func (m *mapping) set(e config.Entry) {
 	switch e.Key {
 	case "path":
-		m.once(&m.path, e)
+		m.setOnce(&m.path, e)
 	case "url":
-		m.once(&m.url, e)
+		m.setOnce(&m.url, e)
 	case "update":
 		m.skipped = e.Value == "none"
 		if strings.HasPrefix(e.Value, "!") {
-			m.flaw("line %d: update is a command, which is never run: remove it", e.Line)
+			m.setDefect("line %d: update is a command, which is never run: remove it", e.Line)
 		}
 	}
 }
 
-// once takes a variable that may be set only once, because two programs could use two
+// setOnce takes a variable that may be set only once, because two programs could use two
 // different values.
-func (m *mapping) once(field *string, e config.Entry) {
+func (m *mapping) setOnce(field *string, e config.Entry) {
 	switch {
 	case e.Value == "":
-		m.flaw("line %d: %s is empty", e.Line, e.Key)
+		m.setDefect("line %d: %s is empty", e.Line, e.Key)
 	case *field != "":
-		m.flaw("line %d: %s is set a second time", e.Line, e.Key)
+		m.setDefect("line %d: %s is set a second time", e.Line, e.Key)
 	default:
 		*field = e.Value
 	}
 }
 
-// flaw records a defect, unless one is recorded already.
-func (m *mapping) flaw(format string, args ...any) {
+// setDefect records a defect, unless one is recorded already.
+func (m *mapping) setDefect(format string, args ...any) {
 	if m.defect == nil {
 		m.defect = fmt.Errorf(format, args...)
 	}

@@ -97,8 +97,8 @@ func TestHostileModules(t *testing.T) {
 			tree["s"] = testenv.Gitlink(pin)
 			app.Commit(testenv.Commit{Branch: "main", Files: tree})
 			server.Reset()
-			_, _, _, err := try(t.Context(), recursing(server.URL+"/app.git"), env)
-			wantFailure(t, err, gitf, row.say)
+			_, _, _, err := try(t.Context(), recursiveObject(server.URL+"/app.git"), env)
+			wantRecoverableError(t, err, gitFailed, row.say)
 			if err != nil && (strings.Contains(err.Error(), "canary") || !strings.HasPrefix(err.Error(), `submodule "s": `)) {
 				t.Errorf("%v: shows a secret, or does not name the submodule", err)
 			}
@@ -128,32 +128,32 @@ func TestModulesFile(t *testing.T) {
 		app.Commit(testenv.Commit{Branch: "main", Files: tree})
 		t.Log(name)
 		t.Log(name)
-		refused(t, recursing(server.URL+"/app.git"), source.Env{}, gitf, row.say)
+		wantRecoverableFetchError(t, recursiveObject(server.URL+"/app.git"), source.Env{}, gitFailed, row.say)
 	}
 }
 
 // A gitlink may name any object.
 func TestGitlinksThatLeadToNoCommit(t *testing.T) {
 	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
-	linked(sub, map[string]string{"x": "1"})
+	commitFiles(sub, map[string]string{"x": "1"})
 	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
 	for name, pin := range map[string]string{
 		"absent": strings.Repeat("1", 40), "tree": sub.Tree(files("x", "1")), "blob": sub.Object("blob", []byte("1")), "tag": sub.AnnotatedTag("v1", sub.ID("main"), "tag"),
 	} {
-		linked(app, nil, link{"s", "../sub.git", pin})
+		commitFiles(app, nil, submodule{"s", "../sub.git", pin})
 		t.Log(name)
 		t.Log(name)
-		refused(t, recursing(server.URL+"/app.git"), source.Env{}, gitf, `submodule "s" at `+server.URL+"/sub.git|"+pin)
+		wantRecoverableFetchError(t, recursiveObject(server.URL+"/app.git"), source.Env{}, gitFailed, `submodule "s" at `+server.URL+"/sub.git|"+pin)
 	}
 }
 
 // chain returns n+1 repositories; each is a submodule of the one before.
 func chain(t *testing.T, n int) map[string]*testenv.Repo {
 	repos := map[string]*testenv.Repo{}
-	last := []link(nil)
+	last := []submodule(nil)
 	for i := n; i >= 0; i-- {
 		repo, name := testenv.NewRepo(t), fmt.Sprintf("r%d.git", i)
-		last = []link{{"s", "../" + name, linked(repo, map[string]string{"x": "1"}, last...)}}
+		last = []submodule{{"s", "../" + name, commitFiles(repo, map[string]string{"x": "1"}, last...)}}
 		repos[name] = repo
 	}
 	return repos
@@ -161,37 +161,37 @@ func chain(t *testing.T, n int) map[string]*testenv.Repo {
 
 func TestSubmoduleDepth(t *testing.T) {
 	server := testenv.ServeAll(t, testenv.HTTP{}, chain(t, 11))
-	_, archive, _ := fetch(t, recursing(server.URL+"/r1.git"), source.Env{})
+	_, archive, _ := fetch(t, recursiveObject(server.URL+"/r1.git"), source.Env{})
 	testenv.Equal(t, len(contents(t, archive)), 11, "content")
-	refused(t, recursing(server.URL+"/r0.git"), source.Env{}, gitf, `submodule "s/s/s/s/s/s/s/s/s/s/s": s/|.gitmodules: the submodule is more than 10 deep`)
+	wantRecoverableFetchError(t, recursiveObject(server.URL+"/r0.git"), source.Env{}, gitFailed, `submodule "s/s/s/s/s/s/s/s/s/s/s": s/|.gitmodules: the submodule is more than 10 deep`)
 }
 
 func TestSubmodulePath(t *testing.T) {
 	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
 	long := strings.Repeat("x", 3000)
-	pin := linked(sub, nil, link{long, "../sub", linked(sub, map[string]string{"x": "1"})})
-	linked(app, nil, link{long, "../sub", pin})
+	pin := commitFiles(sub, nil, submodule{long, "../sub", commitFiles(sub, map[string]string{"x": "1"})})
+	commitFiles(app, nil, submodule{long, "../sub", pin})
 	const at = "https://example.com"
-	refused(t, recursing(at+"/app"), source.Env{Local: map[string]string{at + "/app": app.Dir, at + "/sub": sub.Dir}}, gitf, "the path has more than 4096 bytes")
+	wantRecoverableFetchError(t, recursiveObject(at+"/app"), source.Env{Local: map[string]string{at + "/app": app.Dir, at + "/sub": sub.Dir}}, gitFailed, "the path has more than 4096 bytes")
 }
 
 func TestSubmoduleCount(t *testing.T) {
 	app, server, pin := withSubmodule(t, map[string]string{"x": "1"})
-	var links []link
+	var links []submodule
 	for i := range 1001 {
-		links = append(links, link{fmt.Sprintf("d/%04d", i), "../sub.git", pin})
+		links = append(links, submodule{fmt.Sprintf("d/%04d", i), "../sub.git", pin})
 	}
-	linked(app, nil, links...)
-	refused(t, recursing(server.URL+"/app.git"), source.Env{}, gitf, `submodule "d/1000": .gitmodules: there are more than 1000 submodules`)
+	commitFiles(app, nil, links...)
+	wantRecoverableFetchError(t, recursiveObject(server.URL+"/app.git"), source.Env{}, gitFailed, `submodule "d/1000": .gitmodules: there are more than 1000 submodules`)
 	skipped := slices.Clone(links) // each leaves a note
 	for i := range skipped {
 		skipped[i].url += "\n\tupdate = none"
 	}
-	linked(app, nil, skipped...)
-	refused(t, recursing(server.URL+"/app.git"), source.Env{}, gitf, `submodule "d/1000": .gitmodules: there are more than 1000 submodules`)
+	commitFiles(app, nil, skipped...)
+	wantRecoverableFetchError(t, recursiveObject(server.URL+"/app.git"), source.Env{}, gitFailed, `submodule "d/1000": .gitmodules: there are more than 1000 submodules`)
 	testenv.Equal(t, fetches(server)["/sub.git"], 0, "fetches")
-	linked(app, nil, links[1:]...)
-	if _, archive, _ := fetch(t, recursing(server.URL+"/app.git"), source.Env{}); len(contents(t, archive)) != 1000 {
+	commitFiles(app, nil, links[1:]...)
+	if _, archive, _ := fetch(t, recursiveObject(server.URL+"/app.git"), source.Env{}); len(contents(t, archive)) != 1000 {
 		t.Errorf("content %v", contents(t, archive))
 	}
 }
@@ -201,8 +201,8 @@ func TestSubmoduleCount(t *testing.T) {
 func TestSubmoduleLimits(t *testing.T) {
 	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
 	big := strings.Repeat("0123456789abcdef", 1<<10)
-	pin := linked(sub, map[string]string{"a": big + "a", "b": big + "b", "c/d": big})
-	linked(app, map[string]string{"x": "1"}, link{"s", "../sub.git", pin}, link{"t", "../sub.git", pin})
+	pin := commitFiles(sub, map[string]string{"a": big + "a", "b": big + "b", "c/d": big})
+	commitFiles(app, map[string]string{"x": "1"}, submodule{"s", "../sub.git", pin}, submodule{"t", "../sub.git", pin})
 	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
 	for name, row := range map[string]struct {
 		limits artifact.Limits
@@ -215,19 +215,19 @@ func TestSubmoduleLimits(t *testing.T) {
 	} {
 		t.Log(name)
 		t.Log(name)
-		refused(t, recursing(server.URL+"/app.git"), source.Env{Limits: row.limits}, gitf, `submodule "s"|limit|`+row.say)
+		wantRecoverableFetchError(t, recursiveObject(server.URL+"/app.git"), source.Env{Limits: row.limits}, gitFailed, `submodule "s"|limit|`+row.say)
 	}
 	for _, limits := range []artifact.Limits{{Entries: 12, Bytes: 110 << 10}, {Entries: -1, Bytes: -1, FileBytes: -1}} {
-		fetch(t, recursing(server.URL+"/app.git"), source.Env{Limits: limits})
+		fetch(t, recursiveObject(server.URL+"/app.git"), source.Env{Limits: limits})
 	}
 	// A partial fetch does not know the files of the repository itself in advance.
-	g := recursing(server.URL + "/app.git")
+	g := recursiveObject(server.URL + "/app.git")
 	g.Spec.SparseCheckout = []string{"s", "t"}
-	refused(t, g, source.Env{Limits: artifact.Limits{Bytes: 90 << 10}}, gitf, "limit of 92160")
+	wantRecoverableFetchError(t, g, source.Env{Limits: artifact.Limits{Bytes: 90 << 10}}, gitFailed, "limit of 92160")
 }
 
-// under returns the URL of a server with another host name.
-func under(s *testenv.Server, host string) string {
+// urlWithHost returns the URL of a server with another host name.
+func urlWithHost(s *testenv.Server, host string) string {
 	u, _ := url.Parse(s.URL)
 	return u.Scheme + "://" + host + ":" + u.Port()
 }
@@ -255,22 +255,22 @@ func TestZones(t *testing.T) {
 		}
 		objects := new(testenv.LFS)
 		app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
-		pin := linked(sub, map[string]string{"x": "1"})
+		pin := commitFiles(sub, map[string]string{"x": "1"})
 		served := map[string]*testenv.Repo{"app.git": app, "sub.git": sub, "repo.git": app}
 		target := testenv.ServeAll(t, testenv.HTTP{LFS: objects}, served)
 		other := testenv.ServeAll(t, testenv.HTTP{}, served)
-		inside := under(target, n.Host)
+		inside := urlWithHost(target, n.Host)
 		name := names[i%len(names)]
 		lead := map[string]func(*testenv.Server){
 			"redirect":  func(s *testenv.Server) { s.Break(testenv.Redirect(inside)) },
-			"submodule": func(*testenv.Server) { linked(app, nil, link{"s", inside + "/sub.git", pin}) },
+			"submodule": func(*testenv.Server) { commitFiles(app, nil, submodule{"s", inside + "/sub.git", pin}) },
 			"redirect of a submodule": func(*testenv.Server) {
 				other.Break(testenv.Redirect(inside))
-				linked(app, nil, link{"s", under(other, "other.example") + "/sub.git", pin})
+				commitFiles(app, nil, submodule{"s", urlWithHost(other, "other.example") + "/sub.git", pin})
 			},
 			"link of LFS": func(*testenv.Server) { objects.Edit = hrefsAt(inside) },
 			"redirect of LFS": func(s *testenv.Server) {
-				objects.Edit = hrefsAt(under(s, "wide.example"))
+				objects.Edit = hrefsAt(urlWithHost(s, "wide.example"))
 				d := testenv.Redirect(inside)
 				d.Phase = testenv.LFSObject
 				s.Break(d)
@@ -279,7 +279,7 @@ func TestZones(t *testing.T) {
 		app.Commit(testenv.Commit{Branch: "main", Files: files(".gitattributes", "*.bin filter=lfs\n", "a.bin", objects.Add("content"))})
 		server := testenv.ServeAll(t, testenv.HTTP{LFS: objects}, served)
 		lead(server)
-		g := recursing(under(server, "wide.example") + "/app.git")
+		g := recursiveObject(urlWithHost(server, "wide.example") + "/app.git")
 		g.Spec.LFS = strings.Contains(name, "LFS")
 		target.Reset()
 		_, _, _, err := try(t.Context(), g, source.Env{})
@@ -304,23 +304,23 @@ func TestZones(t *testing.T) {
 // A public repository can have submodules on a private server only with an entry in
 // spec.submoduleCredentials; repositories on that server need none. The redirects of
 // a submodule are checked relative to its own network.
-func TestSubmoduleInside(t *testing.T) {
+func TestSubmoduleInPrivateNetwork(t *testing.T) {
 	testenv.Resolve(t, "wide.example", "203.0.113.7")
 	testenv.Resolve(t, "forge.example", "10.0.0.7")
 	testenv.Resolve(t, "near.example", "10.0.0.8")
 	app, sub, deep := testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t)
 	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub, "deep.git": deep})
-	forge := under(server, "forge.example")
-	linked(sub, nil, link{"d", under(server, "near.example") + "/deep.git", linked(deep, map[string]string{"x": "1"})})
-	linked(app, nil, link{"s", forge + "/sub.git", linked(sub, nil, link{"d", under(server, "near.example") + "/deep.git", linked(deep, map[string]string{"x": "1"})})})
+	forge := urlWithHost(server, "forge.example")
+	commitFiles(sub, nil, submodule{"d", urlWithHost(server, "near.example") + "/deep.git", commitFiles(deep, map[string]string{"x": "1"})})
+	commitFiles(app, nil, submodule{"s", forge + "/sub.git", commitFiles(sub, nil, submodule{"d", urlWithHost(server, "near.example") + "/deep.git", commitFiles(deep, map[string]string{"x": "1"})})})
 	env := source.Env{Secrets: sourcetest.Secrets{"default/any": sourcetest.Secret("username", "u", "password", "p4ss-canary")}}
-	g := recursing(under(server, "wide.example") + "/app.git")
-	refused(t, g, env, gitf, `submodule "s" at `+forge+"/sub.git|an address of a private network|--allow-network forge.example, or add an entry to spec.submoduleCredentials, with url "+forge)
+	g := recursiveObject(urlWithHost(server, "wide.example") + "/app.git")
+	wantRecoverableFetchError(t, g, env, gitFailed, `submodule "s" at `+forge+"/sub.git|an address of a private network|--allow-network forge.example, or add an entry to spec.submoduleCredentials, with url "+forge)
 	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: forge, SecretRef: source.LocalReference{Name: "any"}}}
 	if _, archive, _ := fetch(t, g, env); contents(t, archive)["s/d/x"] != "1" {
 		t.Error("with an entry the submodules are not there")
 	}
-	if _, archive, _ := fetch(t, recursing(forge+"/app.git"), env); contents(t, archive)["s/d/x"] != "1" {
+	if _, archive, _ := fetch(t, recursiveObject(forge+"/app.git"), env); contents(t, archive)["s/d/x"] != "1" {
 		t.Error("in one network the submodules are not there")
 	}
 }

@@ -24,12 +24,12 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// A link is a submodule: an entry of .gitmodules and a gitlink.
-type link struct{ path, url, commit string }
+// A submodule is a submodule: an entry of .gitmodules and a gitlink.
+type submodule struct{ path, url, commit string }
 
-// linked commits files and submodules to main, with the .gitmodules that git
+// commitFiles commits files and submodules to main, with the .gitmodules that git
 // submodule add would write.
-func linked(repo *testenv.Repo, plain map[string]string, links ...link) string {
+func commitFiles(repo *testenv.Repo, plain map[string]string, links ...submodule) string {
 	tree := files()
 	for name, text := range plain {
 		maps.Copy(tree, files(name, text))
@@ -49,12 +49,12 @@ func linked(repo *testenv.Repo, plain map[string]string, links ...link) string {
 // with files. It returns that commit as pin.
 func withSubmodule(t *testing.T, plain map[string]string) (app *testenv.Repo, server *testenv.Server, pin string) {
 	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
-	pin = linked(sub, plain)
+	pin = commitFiles(sub, plain)
 	return app, testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub}), pin
 }
 
-// recursing returns a GitRepository with submodules.
-func recursing(url string) *source.GitRepository {
+// recursiveObject returns a GitRepository with submodules.
+func recursiveObject(url string) *source.GitRepository {
 	g := object(url, source.GitRepositoryRef{Branch: "main"})
 	g.Spec.RecurseSubmodules = true
 	if strings.HasPrefix(url, "ssh:") {
@@ -63,9 +63,9 @@ func recursing(url string) *source.GitRepository {
 	return g
 }
 
-// cloned returns the files of a clone that git makes, without those that artifacts
+// clonedFiles returns the files of a clone that git makes, without those that artifacts
 // never hold.
-func cloned(t *testing.T, url string) map[string]string {
+func clonedFiles(t *testing.T, url string) map[string]string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "clone")
 	testenv.NewRepo(t).Git("clone", "-q", "--recurse-submodules", url, dir)
@@ -76,18 +76,18 @@ func cloned(t *testing.T, url string) map[string]string {
 	return found
 }
 
-// family returns org/app and its submodules. Two of these have the submodule
+// newNestedSubmodules returns org/app and its submodules. Two of these have the submodule
 // base.git, at commits that are not its tip.
-func family(t *testing.T) map[string]*testenv.Repo {
+func newNestedSubmodules(t *testing.T) map[string]*testenv.Repo {
 	app, lib, tools, base := testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t)
-	old := linked(base, map[string]string{"b": "old"})
-	now := linked(base, map[string]string{"b": "new", "d/e": "f"})
-	linked(base, map[string]string{"b": "later"})
-	inLib := linked(lib, map[string]string{"lib.c": "int"}, link{"deep/base", "../../base.git", old})
-	linked(lib, map[string]string{"lib.c": "later"})
-	inTools := linked(tools, map[string]string{"run": "x", ".sourceignore": "*.txt\n", "a.txt": "1"}, link{"base", "./../.././base.git", now})
-	linked(app, map[string]string{"README": "r", "vendor/own": "o", "b.txt": "2"},
-		link{"vendor/lib", "../lib.git", inLib}, link{"tools", "../../tools/x", inTools}, link{"vendor/base", "./../../base.git/", old})
+	old := commitFiles(base, map[string]string{"b": "old"})
+	now := commitFiles(base, map[string]string{"b": "new", "d/e": "f"})
+	commitFiles(base, map[string]string{"b": "later"})
+	inLib := commitFiles(lib, map[string]string{"lib.c": "int"}, submodule{"deep/base", "../../base.git", old})
+	commitFiles(lib, map[string]string{"lib.c": "later"})
+	inTools := commitFiles(tools, map[string]string{"run": "x", ".sourceignore": "*.txt\n", "a.txt": "1"}, submodule{"base", "./../.././base.git", now})
+	commitFiles(app, map[string]string{"README": "r", "vendor/own": "o", "b.txt": "2"},
+		submodule{"vendor/lib", "../lib.git", inLib}, submodule{"tools", "../../tools/x", inTools}, submodule{"vendor/base", "./../../base.git/", old})
 	return map[string]*testenv.Repo{"org/app.git": app, "org/lib.git": lib, "tools/x": tools, "base.git": base}
 }
 
@@ -103,9 +103,9 @@ func fetches(s *testenv.Server) map[string]int {
 
 func TestSubmodules(t *testing.T) {
 	t.Parallel()
-	repos := family(t)
+	repos := newNestedSubmodules(t)
 	server := testenv.ServeAll(t, testenv.HTTP{}, repos)
-	want := cloned(t, server.URL+"/org/app.git")
+	want := clonedFiles(t, server.URL+"/org/app.git")
 	if len(want) != 11 {
 		t.Fatalf("git clones %v", want)
 	}
@@ -126,14 +126,14 @@ func TestSubmodules(t *testing.T) {
 			"https://example.com/tools/x.git": repos["tools/x"].Dir, "https://example.com/base.git": repos["base.git"].Dir}}},
 	} {
 		server.Reset()
-		_, data, report := fetch(t, recursing(row.url), row.env)
+		_, data, report := fetch(t, recursiveObject(row.url), row.env)
 		testenv.Equal(t, contents(t, data), want, "%s: content", name)
 		if name == "http" { // each submodule costs one shallow fetch, equal ones share it
 			if got, want := fetches(server), (map[string]int{"/org/app.git": 1, "/org/lib.git": 1, "/tools/x": 1, "/base.git": 2}); !maps.Equal(got, want) {
 				t.Errorf("fetches %v, want %v", got, want)
 			}
-			if slices.ContainsFunc(packs(server), func(body string) bool { return !strings.Contains(body, "deepen 1") }) {
-				t.Errorf("not shallow: %q", packs(server))
+			if slices.ContainsFunc(packRequests(server), func(body string) bool { return !strings.Contains(body, "deepen 1") }) {
+				t.Errorf("not shallow: %q", packRequests(server))
 			}
 		}
 		if first == nil {
@@ -151,7 +151,7 @@ func TestSubmodules(t *testing.T) {
 // Without recursion the directory of a submodule is empty, as in a checkout.
 func TestSubmodulesNotRecursed(t *testing.T) {
 	app, server, pin := withSubmodule(t, map[string]string{"x": "1"})
-	linked(app, map[string]string{"own": "o", "vendor/own": "o"}, link{"a", "../sub.git", pin}, link{"vendor/b", "../sub.git", pin})
+	commitFiles(app, map[string]string{"own": "o", "vendor/own": "o"}, submodule{"a", "../sub.git", pin}, submodule{"vendor/b", "../sub.git", pin})
 	url := server.URL + "/app.git"
 	for name, row := range map[string]struct {
 		edit        func(*source.GitRepository)
@@ -164,7 +164,7 @@ func TestSubmodulesNotRecursed(t *testing.T) {
 		"a sparse checkout": {func(g *source.GitRepository) { g.Spec.SparseCheckout = []string{"vendor"} }, []string{"vendor/own"}, []string{"vendor/b"}, 1},
 	} {
 		for where, env := range map[string]source.Env{"remote": {}, "local": {Local: map[string]string{url: app.Dir}}} {
-			g := recursing(url)
+			g := recursiveObject(url)
 			g.Spec.RecurseSubmodules = false
 			row.edit(g)
 			_, data, report := fetch(t, g, env)
@@ -180,7 +180,7 @@ func TestSubmodulesNotRecursed(t *testing.T) {
 // A submodule that spec.ignore certainly excludes is not fetched, and may be broken.
 func TestSubmodulesLeftOut(t *testing.T) {
 	app, server, pin := withSubmodule(t, map[string]string{"keep.yaml": "k", "drop.md": "d", "dir/x": "x", ".sourceignore": "!drop.md\n"})
-	linked(app, map[string]string{"own": "o"}, link{"a", "../sub.git", pin}, link{"vendor/b", "../sub.git", pin}, link{"vendor/broken", "ext::sh", pin})
+	commitFiles(app, map[string]string{"own": "o"}, submodule{"a", "../sub.git", pin}, submodule{"vendor/b", "../sub.git", pin}, submodule{"vendor/broken", "ext::sh", pin})
 	all := []string{"a/.sourceignore", "a/dir/x", "a/drop.md", "a/keep.yaml"}
 	for ignore, row := range map[string]struct {
 		fetches int
@@ -197,7 +197,7 @@ func TestSubmodulesLeftOut(t *testing.T) {
 		"/vendor/\n!/vendor/b/dir/\n/a/":  {1, []string{"own", "vendor/b/dir/x"}},
 		"/vendor/**\n/a/**\n":             {0, []string{"own"}}, // the patterns match a and vendor too
 	} {
-		g := recursing(server.URL + "/app.git")
+		g := recursiveObject(server.URL + "/app.git")
 		g.Spec.Ignore = &ignore
 		server.Reset()
 		_, data, report, err := try(t.Context(), g, source.Env{})
@@ -216,7 +216,7 @@ func TestSubmodulesLeftOut(t *testing.T) {
 		}
 		testenv.Equal(t, fetches(server)["/sub.git"], row.fetches, "%q: fetches", ignore)
 	}
-	g := recursing(server.URL + "/app.git")
+	g := recursiveObject(server.URL + "/app.git")
 	g.Spec.Ignore = new("/vendor/\n")
 	o := git.New(g, source.Env{})
 	rev, _, err := o.Resolve(t.Context(), nil)
@@ -230,7 +230,7 @@ func TestSubmodulesLeftOut(t *testing.T) {
 	}
 	bad := strings.Repeat("x", 2<<20)
 	g.Spec.Ignore = &bad
-	fails(t, g, source.Env{}, "SourceIgnoreError", "")
+	wantFetchError(t, g, source.Env{}, "SourceIgnoreError", "")
 }
 
 // update = none leaves the directory of a submodule empty, with a note.
@@ -239,7 +239,7 @@ func TestSubmoduleNotUpdated(t *testing.T) {
 	tree := files("own", "o", ".gitmodules", "[submodule \"s\"]\npath = s\nurl = ../sub.git\nupdate = none\nbranch = .\nshallow = true\n[submodule \"gone\"]\npath = gone\nurl = ext::sh\n")
 	tree["s"] = testenv.Gitlink(pin)
 	app.Commit(testenv.Commit{Branch: "main", Files: tree})
-	_, data, report := fetch(t, recursing(server.URL+"/app.git"), source.Env{})
+	_, data, report := fetch(t, recursiveObject(server.URL+"/app.git"), source.Env{})
 	if got := contents(t, data); !maps.Equal(got, map[string]string{"own": "o"}) || len(report.LeftOut) != 0 || !slices.Equal(emptyDirs(t, data), []string{"s"}) {
 		t.Errorf("content %v; left out %v, empty %q", got, report.LeftOut, emptyDirs(t, data))
 	}
@@ -254,12 +254,12 @@ func TestSubmoduleThatIsNotOffered(t *testing.T) {
 		sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
 		var pins []string
 		for i := range 4 {
-			pins = append(pins, linked(sub, map[string]string{"x": fmt.Sprint(i)}))
+			pins = append(pins, commitFiles(sub, map[string]string{"x": fmt.Sprint(i)}))
 		}
 		server := testenv.ServeHTTP(t, testenv.HTTP{}, sub)
-		server.Break(answer(pkt("ERR upload-pack: not our ref "+pins[at]+"\n"), map[string]int{"tip": 1, "in the history": 2}[name]))
-		linked(app, nil, link{"s", server.Repo(), pins[at]})
-		_, data, _, err := try(t.Context(), recursing(testenv.ServeHTTP(t, testenv.HTTP{}, app).Repo()), source.Env{})
+		server.Break(respondToFetch(pkt("ERR upload-pack: not our ref "+pins[at]+"\n"), map[string]int{"tip": 1, "in the history": 2}[name]))
+		commitFiles(app, nil, submodule{"s", server.Repo(), pins[at]})
+		_, data, _, err := try(t.Context(), recursiveObject(testenv.ServeHTTP(t, testenv.HTTP{}, app).Repo()), source.Env{})
 		if err != nil || contents(t, data)["s/x"] != fmt.Sprint(at) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -268,9 +268,9 @@ func TestSubmoduleThatIsNotOffered(t *testing.T) {
 
 // No submodule is fetched before the signature of the commit is verified.
 func TestSubmodulesOfUnverified(t *testing.T) {
-	repos := family(t)
+	repos := newNestedSubmodules(t)
 	server := testenv.ServeAll(t, testenv.HTTP{}, repos)
-	g := recursing(server.URL + "/org/app.git")
+	g := recursiveObject(server.URL + "/org/app.git")
 	g.Spec.Verify = &source.GitRepositoryVerification{Mode: source.VerifyHEAD, SecretRef: source.LocalReference{Name: "trusted"}}
 	signer := newSigned(t)
 	_, _, _, err := try(t.Context(), g, source.Env{Secrets: sourcetest.Secrets{"default/trusted": signer.secret("ssh-ed25519")}})
@@ -284,8 +284,8 @@ func basic(user, password string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 }
 
-// shown returns the credentials of the requests below path, each once.
-func shown(s *testenv.Server, path string) (all []string) {
+// receivedCredentials returns the credentials of the requests below path, each once.
+func receivedCredentials(s *testenv.Server, path string) (all []string) {
 	for _, q := range s.Requests() {
 		if strings.HasPrefix(q.Path, path) && !slices.Contains(all, q.Authorization) {
 			all = append(all, q.Authorization)
@@ -305,24 +305,24 @@ type submoduleServers struct {
 
 func newSubmoduleServers(t *testing.T, own, sub testenv.HTTP) submoduleServers {
 	app, inner, outer := testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t)
-	w := submoduleServers{app: app, pin: linked(inner, map[string]string{"x": "1"})}
-	linked(outer, map[string]string{"x": "1"})
+	w := submoduleServers{app: app, pin: commitFiles(inner, map[string]string{"x": "1"})}
+	commitFiles(outer, map[string]string{"x": "1"})
 	w.own = testenv.ServeAll(t, own, map[string]*testenv.Repo{"app.git": app, "own.git": inner})
 	w.sub = testenv.ServeAll(t, sub, map[string]*testenv.Repo{"sub.git": outer})
-	linked(app, map[string]string{"a": "1"}, link{"own", "../own.git", w.pin}, link{"vendor/sub", w.sub.URL + "/sub.git", w.pin})
+	commitFiles(app, map[string]string{"a": "1"}, submodule{"own", "../own.git", w.pin}, submodule{"vendor/sub", w.sub.URL + "/sub.git", w.pin})
 	return w
 }
 
 func (w submoduleServers) object(ref string) *source.GitRepository {
-	g := recursing(w.own.URL + "/app.git")
+	g := recursiveObject(w.own.URL + "/app.git")
 	if ref != "" {
 		g.Spec.SecretRef = &source.LocalReference{Name: ref}
 	}
 	return g
 }
 
-// wantFailure checks reason and text of an error; say holds parts separated by |.
-func wantFailure(t *testing.T, err error, reason, say string) {
+// wantRecoverableError checks reason and text of an error; say holds parts separated by |.
+func wantRecoverableError(t *testing.T, err error, reason, say string) {
 	t.Helper()
 	wantStep(t, err, reason, say)
 	if step, ok := errors.AsType[*source.StepError](err); ok && (step.Step != source.StepFetch || errors.Is(err, source.ErrInvalid)) {
@@ -330,12 +330,12 @@ func wantFailure(t *testing.T, err error, reason, say string) {
 	}
 }
 
-// refused checks that a fetch fails with an error that a new commit can correct; see
-// wantFailure.
-func refused(t *testing.T, g *source.GitRepository, env source.Env, reason, say string) {
+// wantRecoverableFetchError checks that a fetch fails with an error that a new commit can correct; see
+// wantRecoverableError.
+func wantRecoverableFetchError(t *testing.T, g *source.GitRepository, env source.Env, reason, say string) {
 	t.Helper()
 	_, _, _, err := try(t.Context(), g, env)
-	wantFailure(t, err, reason, say)
+	wantRecoverableError(t, err, reason, say)
 }
 
 // Credentials are sent only to the origin for which they were given.
@@ -368,21 +368,21 @@ func TestSubmoduleCredentials(t *testing.T) {
 		{"in the URL", alice, testenv.HTTP{}, func(w submoduleServers, g *source.GitRepository) {
 			g.Spec.URL, g.Spec.SecretRef = strings.Replace(g.Spec.URL, "://", "://alice:al1ce-canary@", 1), nil
 		}, [3]string{asAlice, asAlice, ""}, "", ""},
-		{"private submodule", alice, bob, nil, [3]string{asAlice, asAlice, ""}, auth,
+		{"private submodule", alice, bob, nil, [3]string{asAlice, asAlice, ""}, authFailed,
 			`submodule "vendor/sub" at SUB/sub.git|no credentials were sent|spec.submoduleCredentials|url SUB and a secretRef`},
 		{"wrong entry", alice, bob, func(w submoduleServers, g *source.GitRepository) {
 			g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{entry(w.sub, "carol")}
-		}, [3]string{asAlice, asAlice, "Bearer car0l-canary"}, auth, `submodule "vendor/sub" at SUB/sub.git|check the credentials`},
+		}, [3]string{asAlice, asAlice, "Bearer car0l-canary"}, authFailed, `submodule "vendor/sub" at SUB/sub.git|check the credentials`},
 		{"entry without its Secret", alice, bob, func(w submoduleServers, g *source.GitRepository) {
 			g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{entry(w.sub, "absent")}
-		}, [3]string{asAlice, asAlice, "-"}, auth, `submodule "vendor/sub"|spec.submoduleCredentials[0].secretRef|default/absent`},
-		{"gone", alice, testenv.HTTP{Defect: testenv.Status(404)}, nil, [3]string{asAlice, asAlice, ""}, gitf,
+		}, [3]string{asAlice, asAlice, "-"}, authFailed, `submodule "vendor/sub"|spec.submoduleCredentials[0].secretRef|default/absent`},
+		{"gone", alice, testenv.HTTP{Defect: testenv.Status(404)}, nil, [3]string{asAlice, asAlice, ""}, gitFailed,
 			`submodule "vendor/sub" at SUB/sub.git|not found|if it is private|url SUB`},
 		{"redirected to the own origin", alice, testenv.HTTP{}, func(w submoduleServers, _ *source.GitRepository) { w.sub.Break(testenv.Redirect(w.own.URL)) },
-			[3]string{asAlice, asAlice, ""}, auth, `submodule "vendor/sub"`},
-		{"broken", alice, testenv.HTTP{Defect: testenv.Status(500)}, nil, [3]string{asAlice, asAlice, ""}, gitf, `submodule "vendor/sub"|500`},
+			[3]string{asAlice, asAlice, ""}, authFailed, `submodule "vendor/sub"`},
+		{"broken", alice, testenv.HTTP{Defect: testenv.Status(500)}, nil, [3]string{asAlice, asAlice, ""}, gitFailed, `submodule "vendor/sub"|500`},
 		{"truncated", alice, testenv.HTTP{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.End, After: 80}}, nil,
-			[3]string{asAlice, asAlice, ""}, gitf, `submodule "vendor/sub"`},
+			[3]string{asAlice, asAlice, ""}, gitFailed, `submodule "vendor/sub"`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := newSubmoduleServers(t, row.own, row.sub)
@@ -392,17 +392,17 @@ func TestSubmoduleCredentials(t *testing.T) {
 			}
 			_, archive, _, err := try(t.Context(), g, source.Env{Secrets: secrets})
 			if row.reason != "" {
-				wantFailure(t, err, row.reason, strings.ReplaceAll(row.say, "SUB", w.sub.URL))
+				wantRecoverableError(t, err, row.reason, strings.ReplaceAll(row.say, "SUB", w.sub.URL))
 			} else if err != nil || contents(t, archive)["vendor/sub/x"] != "1" {
 				t.Errorf("%v", err)
 			}
 			if err != nil && (strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), w.own.URL+"/app.git")) {
 				t.Errorf("%v: shows a secret or blames the repository itself", err)
 			}
-			if got := shown(w.own, "/sub.git"); slices.ContainsFunc(got, func(a string) bool { return a != "" }) {
+			if got := receivedCredentials(w.own, "/sub.git"); slices.ContainsFunc(got, func(a string) bool { return a != "" }) {
 				t.Errorf("what was redirected was shown %q", got)
 			}
-			for i, got := range [][]string{shown(w.own, "/app.git"), shown(w.own, "/own.git"), shown(w.sub, "/")} {
+			for i, got := range [][]string{receivedCredentials(w.own, "/app.git"), receivedCredentials(w.own, "/own.git"), receivedCredentials(w.sub, "/")} {
 				if row.shown[i] == "-" && len(got) == 0 || i == 1 && len(got) == 0 && err != nil {
 					continue
 				}
@@ -425,7 +425,7 @@ func TestSubmoduleTLS(t *testing.T) {
 		"default/bob":   sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(subCert), "tls.key", string(subKey)),
 	}
 	g := w.object("alice")
-	refused(t, g, source.Env{Secrets: secrets}, gitf, `submodule "vendor/sub"|certificate`)
+	wantRecoverableFetchError(t, g, source.Env{Secrets: secrets}, gitFailed, `submodule "vendor/sub"|certificate`)
 	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: w.sub.URL + "/", SecretRef: source.LocalReference{Name: "bob"}}}
 	if _, _, _, err := try(t.Context(), g, source.Env{Secrets: secrets}); err != nil {
 		t.Error(err)
@@ -440,29 +440,29 @@ func TestSubmoduleTLS(t *testing.T) {
 // A repository over http may have submodules over ssh, and the reverse.
 func TestSubmodulesOverBoth(t *testing.T) {
 	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
-	pin := linked(sub, map[string]string{"x": "1"})
+	pin := commitFiles(sub, map[string]string{"x": "1"})
 	shell, keys := serveSSH(t, testenv.SSH{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
 	web := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
 	private := testenv.ServeAll(t, testenv.HTTP{Bearer: "t0ken"}, map[string]*testenv.Repo{"sub.git": sub})
 	at := "ssh://" + shell.Addr
 	env := source.Env{Secrets: keys}
 
-	linked(app, nil, link{"s", "ssh://git@" + shell.Addr + "/sub.git", pin})
-	g := recursing(web.URL + "/app.git")
-	refused(t, g, env, auth, `submodule "s" at ssh://`+shell.Addr+`/sub.git|ssh needs a key|spec.url are not for this host|spec.submoduleCredentials, with url `+at+`|identity and known_hosts`)
+	commitFiles(app, nil, submodule{"s", "ssh://git@" + shell.Addr + "/sub.git", pin})
+	g := recursiveObject(web.URL + "/app.git")
+	wantRecoverableFetchError(t, g, env, authFailed, `submodule "s" at ssh://`+shell.Addr+`/sub.git|ssh needs a key|spec.url are not for this host|spec.submoduleCredentials, with url `+at+`|identity and known_hosts`)
 	testenv.Equal(t, len(shell.Sessions()), 0, "sessions without a key")
 	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: at, SecretRef: source.LocalReference{Name: "keys"}}}
 	if _, archive, _, err := try(t.Context(), g, env); err != nil || contents(t, archive)["s/x"] != "1" {
 		t.Errorf("ssh in http: %v", err)
 	}
 
-	linked(app, nil, link{"s", web.URL + "/sub.git", pin}, link{"t", "../sub.git", pin}, link{"u", at + "/sub.git", pin})
-	over := recursing("ssh://git@" + shell.Addr + "/app.git")
+	commitFiles(app, nil, submodule{"s", web.URL + "/sub.git", pin}, submodule{"t", "../sub.git", pin}, submodule{"u", at + "/sub.git", pin})
+	over := recursiveObject("ssh://git@" + shell.Addr + "/app.git")
 	if _, archive, _, err := try(t.Context(), over, env); err != nil || contents(t, archive)["s/x"]+contents(t, archive)["t/x"]+contents(t, archive)["u/x"] != "111" {
 		t.Errorf("http in ssh: %v", err)
 	}
-	linked(app, nil, link{"s", private.URL + "/sub.git", pin})
-	refused(t, over, env, auth, `submodule "s"|no credentials were sent|with url `+private.URL+`|username and password`)
+	commitFiles(app, nil, submodule{"s", private.URL + "/sub.git", pin})
+	wantRecoverableFetchError(t, over, env, authFailed, `submodule "s"|no credentials were sent|with url `+private.URL+`|username and password`)
 }
 
 // The proxy is used for the repository and all submodules.
@@ -500,17 +500,17 @@ func TestInvalidSpec(t *testing.T) {
 // is closed.
 func TestSubmoduleStalls(t *testing.T) {
 	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
-	pin := linked(sub, map[string]string{"x": "1"})
+	pin := commitFiles(sub, map[string]string{"x": "1"})
 	slow := testenv.ServeHTTP(t, testenv.HTTP{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Stall, After: 20}}, sub)
 	good := testenv.ServeHTTP(t, testenv.HTTP{}, sub)
-	linked(app, nil, link{"a", good.Repo(), pin}, link{"b", slow.Repo(), pin})
+	commitFiles(app, nil, submodule{"a", good.Repo(), pin}, submodule{"b", slow.Repo(), pin})
 	env := source.Env{Limits: artifact.Limits{Temp: testenv.NewSpools(t).Create}}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-slow.Stalled()
 		cancel()
 	}()
-	_, _, _, err := try(ctx, recursing(testenv.ServeHTTP(t, testenv.HTTP{}, app).Repo()), env)
+	_, _, _, err := try(ctx, recursiveObject(testenv.ServeHTTP(t, testenv.HTTP{}, app).Repo()), env)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v: want the cancellation", err)
 	}
@@ -518,10 +518,10 @@ func TestSubmoduleStalls(t *testing.T) {
 
 // Progress reports the transfers of all submodules as one.
 func TestSubmoduleProgress(t *testing.T) {
-	server := testenv.ServeAll(t, testenv.HTTP{}, family(t))
+	server := testenv.ServeAll(t, testenv.HTTP{}, newNestedSubmodules(t))
 	var mu sync.Mutex
 	last := map[string]source.Progress{}
-	_, _, _ = fetch(t, recursing(server.URL+"/org/app.git"), source.Env{Progress: func(p source.Progress) {
+	_, _, _ = fetch(t, recursiveObject(server.URL+"/org/app.git"), source.Env{Progress: func(p source.Progress) {
 		mu.Lock()
 		defer mu.Unlock()
 		if was := last[p.Phase]; p.Done < was.Done || p.Object != "gitrepository/default/app" && was.Object != "" && p.Object != was.Object {

@@ -22,15 +22,15 @@ func moduleURL(base *url.URL, text string) (*url.URL, error) {
 	if len(text) > maxModuleURL {
 		return nil, fmt.Errorf("it has more than %d bytes", maxModuleURL)
 	}
-	if err := plain(text); err != nil {
+	if err := checkURLText(text); err != nil {
 		return nil, err
 	}
-	u, err := absolute(base, text)
+	u, err := absoluteURL(base, text)
 	if err != nil {
 		return nil, err
 	}
 	for _, part := range []string{u.Host, u.Path, u.User.Username()} {
-		if err := plain(part); err != nil { // once the escapes are decoded
+		if err := checkURLText(part); err != nil { // once the escapes are decoded
 			return nil, err
 		}
 	}
@@ -44,14 +44,14 @@ func moduleURL(base *url.URL, text string) (*url.URL, error) {
 	if password {
 		return nil, errors.New("it holds a password, which every reader of the repository knows and which is not used: put it into a Secret, for spec.submoduleCredentials")
 	}
-	if err := complete(u); err != nil {
+	if err := checkRepositoryURL(u); err != nil {
 		return nil, err
 	}
 	return u, nil
 }
 
-// complete returns an error if u cannot be the address of a repository.
-func complete(u *url.URL) error {
+// checkRepositoryURL returns an error if u cannot be the address of a repository.
+func checkRepositoryURL(u *url.URL) error {
 	switch {
 	case !slices.Contains(schemes, u.Scheme):
 		return fmt.Errorf("scheme %.20q: want http, https or ssh", u.Scheme)
@@ -69,9 +69,9 @@ var schemes = []string{"http", "https", "ssh"}
 
 func isDots(element string) bool { return element == "." || element == ".." }
 
-// plain returns an error for text that no proper URL holds and that programs may
+// checkURLText returns an error for text that no proper URL holds and that programs may
 // misread.
-func plain(text string) error {
+func checkURLText(text string) error {
 	switch {
 	case text == "":
 		return nil
@@ -90,14 +90,14 @@ var (
 	scpForm    = regexp.MustCompile(`^(?:([^/:@]+)@)?([A-Za-z0-9][A-Za-z0-9_.-]+):(.+)$`)
 )
 
-// absolute parses text in any of the forms that git accepts and returns an absolute
+// absoluteURL parses text in any of the forms that git accepts and returns an absolute
 // URL.
-func absolute(base *url.URL, text string) (*url.URL, error) {
+func absoluteURL(base *url.URL, text string) (*url.URL, error) {
 	switch {
 	case text == "":
 		return nil, errors.New("it is not set")
 	case strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../"):
-		return relative(base, text)
+		return resolveRelative(base, text)
 	case helperForm.MatchString(text):
 		return nil, errors.New("it names a remote helper, which is a program and never run: want http, https or ssh")
 	case strings.Contains(text, "://"):
@@ -121,10 +121,10 @@ func absolute(base *url.URL, text string) (*url.URL, error) {
 	return u, nil
 }
 
-// relative resolves a URL that begins with ./ or ../ as git does: it interprets only
+// resolveRelative resolves a URL that begins with ./ or ../ as git does: it interprets only
 // the leading elements, relative to the whole path of base. The result is always on
 // the host of base.
-func relative(base *url.URL, text string) (*url.URL, error) {
+func resolveRelative(base *url.URL, text string) (*url.URL, error) {
 	at := strings.TrimSuffix(base.EscapedPath(), "/")
 	for {
 		if rest, ok := strings.CutPrefix(text, "./"); ok {

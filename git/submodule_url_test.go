@@ -12,9 +12,9 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// initialised returns the URLs that git submodule init writes in a repository cloned
+// initializedURLs returns the URLs that git submodule init writes in a repository cloned
 // from base.
-func initialised(t *testing.T, base string, urls []string) []string {
+func initializedURLs(t *testing.T, base string, urls []string) []string {
 	t.Helper()
 	dir, env := t.TempDir(), testenv.GitEnv(t)
 	run := func(stdin string, args ...string) string {
@@ -59,7 +59,7 @@ func TestRelativeURLs(t *testing.T) {
 		"ssh://git@example.com/org/app.git":    slices.Concat(urls, deeper, []string{"../a/../b", "../a/./b"}),
 		"ssh://example.com:2222/~me/app%20x/y": slices.Concat(urls, deeper),
 	} {
-		for i, want := range initialised(t, base, urls) {
+		for i, want := range initializedURLs(t, base, urls) {
 			got, err := moduleURL(testenv.URL(t, base), urls[i])
 			if strings.Trim(testenv.URL(t, want).Path, "/") == "" {
 				if err == nil {

@@ -21,14 +21,14 @@ type upstream interface {
 	// history returns the commits of tips down to depth (1: only the tips, 0:
 	// everything), with as few other objects as the repository supports.
 	history(ctx context.Context, tips []object.ID, depth int) (database, error)
-	// content returns commit, or a tag with its commit, and the whole tree, with
+	// fetchCommit returns commit, or a tag with its commit, and the whole tree, with
 	// notes. With lean it may leave out the blobs if that saves a transfer: then the
-	// database is a *partial. via is the branch or tag that led to commit, "" if none
+	// database is a *partialDatabase. via is the branch or tag that led to commit, "" if none
 	// did: some servers send only what a ref leads to.
-	content(ctx context.Context, commit object.ID, via string, lean bool) (database, []string, error)
-	// objects fetches LFS objects of the repository into spool. configured is lfs.url
+	fetchCommit(ctx context.Context, commit object.ID, via string, lean bool) (database, []string, error)
+	// fetchLFS fetches LFS objects of the repository into spool. configured is lfs.url
 	// in its .lfsconfig, or "".
-	objects(ctx context.Context, configured string, objects []lfs.Object, spool *lfs.Spool) error
+	fetchLFS(ctx context.Context, configured string, objects []lfs.Object, spool *lfs.Spool) error
 	Close() error
 }
 
@@ -38,9 +38,9 @@ type database interface {
 	io.Closer
 }
 
-// directory returns an origin for the plain directory that replaces spec.url; ok is
+// directoryOrigin returns an origin for the plain directory that replaces spec.url; ok is
 // false if a repository or nothing replaces it.
-func (o *Origin) directory() (dir source.Origin, ok bool, err error) {
+func (o *Origin) directoryOrigin() (dir source.Origin, ok bool, err error) {
 	path, ok := o.env.Local[o.repo.Spec.URL]
 	if !ok {
 		return nil, false, nil
@@ -68,8 +68,8 @@ func ignoreOf(g *source.GitRepository) artifact.Ignore {
 	return ignore
 }
 
-// A standin is an upstream on this machine that replaces the one at a URL.
-type standin struct {
+// A localUpstream is an upstream on this machine that replaces the one at a URL.
+type localUpstream struct {
 	path string
 	repo *local.Repo // nil after content has returned it
 }
@@ -79,10 +79,10 @@ func openLocal(path string, limits artifact.Limits) (upstream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &standin{path, repo}, nil
+	return &localUpstream{path, repo}, nil
 }
 
-func (s *standin) refs(_ context.Context, exact bool, names ...string) ([]object.Ref, error) {
+func (s *localUpstream) refs(_ context.Context, exact bool, names ...string) ([]object.Ref, error) {
 	refs, err := s.repo.Refs(exact, names...)
 	if err != nil {
 		return nil, fmt.Errorf("local repository %s: %w", s.path, err)
@@ -90,21 +90,21 @@ func (s *standin) refs(_ context.Context, exact bool, names ...string) ([]object
 	return refs, nil
 }
 
-func (s *standin) history(context.Context, []object.ID, int) (database, error) {
+func (s *localUpstream) history(context.Context, []object.ID, int) (database, error) {
 	return unclosedDatabase{s.repo}, nil
 }
 
-func (s *standin) content(context.Context, object.ID, string, bool) (database, []string, error) {
+func (s *localUpstream) fetchCommit(context.Context, object.ID, string, bool) (database, []string, error) {
 	repo := s.repo
 	s.repo = nil
 	return repo, nil, nil
 }
 
-func (s *standin) objects(ctx context.Context, _ string, objects []lfs.Object, spool *lfs.Spool) error {
+func (s *localUpstream) fetchLFS(ctx context.Context, _ string, objects []lfs.Object, spool *lfs.Spool) error {
 	return lfs.FromRepository(ctx, s.path, s.repo.LFS(), objects, spool)
 }
 
-func (s *standin) Close() error {
+func (s *localUpstream) Close() error {
 	if s.repo == nil {
 		return nil
 	}

@@ -26,14 +26,14 @@ var modes = map[string]struct{ tag, commit bool }{
 	source.VerifyTagAndHEAD: {tag: true, commit: true},
 }
 
-// trust returns a fingerprint of the mode of spec.verify and of the keys that it
+// trustFingerprint returns a fingerprint of the mode of spec.verify and of the keys that it
 // trusts, "" if the spec requires no verification.
-func (o *Origin) trust(ctx context.Context, sel selection) (string, error) {
-	mode, err := o.asked(sel)
+func (o *Origin) trustFingerprint(ctx context.Context, sel selection) (string, error) {
+	mode, err := o.verifyMode(sel)
 	if mode == "" || err != nil {
 		return "", err
 	}
-	secret, _, err := o.keys(ctx)
+	secret, _, err := o.trustedKeys(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -50,24 +50,24 @@ func fingerprint(mode string, secret transport.Secret) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// asked returns the mode of spec.verify, "" when there is none.
-func (o *Origin) asked(sel selection) (mode string, err error) {
+// verifyMode returns the mode of spec.verify, "" when there is none.
+func (o *Origin) verifyMode(sel selection) (mode string, err error) {
 	mode = o.repo.Plan().Verify
 	want, known := modes[mode]
 	switch {
 	case !known:
 		err = fmt.Errorf("spec.verify.mode %q: want HEAD, Tag or TagAndHEAD", mode)
-	case want.tag && !sel.tagged():
+	case want.tag && !sel.selectsTag():
 		err = fmt.Errorf("spec.verify.mode %s needs a tag, but spec.ref.%s selects none: set spec.ref.tag or semver, or mode HEAD", mode, sel.field)
 	}
 	if err != nil {
-		err = &source.StepError{Step: source.StepVerify, Reason: "InvalidVerificationMode", Err: invalid(err)}
+		err = &source.StepError{Step: source.StepVerify, Reason: "InvalidVerificationMode", Err: specError(err)}
 	}
 	return mode, err
 }
 
-// keys returns the Secret of spec.verify and its keys.
-func (o *Origin) keys(ctx context.Context) (transport.Secret, *signature.Keys, error) {
+// trustedKeys returns the Secret of spec.verify and its keys.
+func (o *Origin) trustedKeys(ctx context.Context) (transport.Secret, *signature.Keys, error) {
 	const field = "spec.verify.secretRef"
 	secret, err := o.secretReader.Read(ctx, &o.repo.Spec.Verify.SecretRef, field)
 	var keys *signature.Keys
@@ -85,7 +85,7 @@ func (o *Origin) keys(ctx context.Context) (transport.Secret, *signature.Keys, e
 // signedTag looks up the tag that led to rev, if its signature is required. If the
 // tag has moved since, it leads elsewhere now: checkTag finds out.
 func (o *Origin) signedTag(ctx context.Context, up upstream, sel selection, rev source.Revision) (object.Ref, error) {
-	mode, err := o.asked(sel)
+	mode, err := o.verifyMode(sel)
 	if err != nil || !modes[mode].tag {
 		return object.Ref{}, err
 	}
@@ -117,11 +117,11 @@ func (c *content) Verify(ctx context.Context) (source.Verification, error) {
 }
 
 func (c *content) verify(ctx context.Context) (v source.Verification, err error) {
-	mode, err := c.origin.asked(c.sel)
+	mode, err := c.origin.verifyMode(c.sel)
 	if mode == "" || err != nil {
 		return v, err
 	}
-	secret, keys, err := c.origin.keys(ctx)
+	secret, keys, err := c.origin.trustedKeys(ctx)
 	if err == nil {
 		err = c.origin.trusted.Check(fingerprint(mode, secret))
 	}
@@ -136,7 +136,7 @@ func (c *content) verify(ctx context.Context) (v source.Verification, err error)
 	if err == nil && modes[mode].commit {
 		var signer string
 		if signer, err = keys.Verify(c.commit.Payload, c.commit.PGPSignature, now); err != nil {
-			err = refusal("InvalidCommitSignature", "commit %s: %w", c.id, err)
+			err = verificationError("InvalidCommitSignature", "commit %s: %w", c.id, err)
 		}
 		signers = append(signers, signer)
 		parts = append(parts, fmt.Sprintf("commit '%s' with key '%s'", c.id, signer))
@@ -151,8 +151,8 @@ func (c *content) verify(ctx context.Context) (v source.Verification, err error)
 	}, nil
 }
 
-// refusal returns the error for an object whose signature is not accepted.
-func refusal(reason, format string, args ...any) error {
+// verificationError returns the error for an object whose signature is not accepted.
+func verificationError(reason, format string, args ...any) error {
 	err := fmt.Errorf("%w: %w", source.ErrVerification, fmt.Errorf(format, args...))
 	return &source.StepError{Step: source.StepVerify, Reason: reason, Err: err}
 }
@@ -164,30 +164,30 @@ func (c *content) checkTag(keys *signature.Keys, now time.Time) (signer string, 
 	name := c.tag.Tag()
 	switch {
 	case c.tag.Commit() != c.id:
-		return "", refusal("InvalidGitObject", "tag %q has moved: it leads to %s now, not to the commit %s of the revision", name, c.tag.Commit(), c.id)
+		return "", verificationError("InvalidGitObject", "tag %q has moved: it leads to %s now, not to the commit %s of the revision", name, c.tag.Commit(), c.id)
 	case c.tag.ID == c.id:
-		return "", refusal("InvalidGitObject", "tag %q is not annotated, so it carries no signature: make it with git tag -s", name)
+		return "", verificationError("InvalidGitObject", "tag %q is not annotated, so it carries no signature: make it with git tag -s", name)
 	}
 	tag, err := object.ReadTag(c.db, c.tag.ID)
 	if err != nil {
 		return "", fmt.Errorf("tag %q: %w", name, err)
 	}
 	if tag.Name != name {
-		return "", refusal("InvalidGitObject", "tag %q holds a tag object that was made under the name %.80q", name, tag.Name)
+		return "", verificationError("InvalidGitObject", "tag %q holds a tag object that was made under the name %.80q", name, tag.Name)
 	}
 	signer, err = keys.Verify(tag.Payload, tag.PGPSignature, now)
 	switch {
 	case errors.Is(err, signature.ErrUnsigned):
-		return "", refusal("InvalidGitObject", "tag %q: %w", name, err)
+		return "", verificationError("InvalidGitObject", "tag %q: %w", name, err)
 	case err != nil:
-		return "", refusal("InvalidTagSignature", "tag %q: %w", name, err)
+		return "", verificationError("InvalidTagSignature", "tag %q: %w", name, err)
 	}
 	end, err := peel(c.db, c.tag.ID)
 	if err != nil {
 		return "", fmt.Errorf("tag %q: %w", name, err)
 	}
 	if end != c.id {
-		return "", refusal("InvalidGitObject", "tag %q leads to %s, not to the commit %s of the revision, whatever the repository says of it", name, end, c.id)
+		return "", verificationError("InvalidGitObject", "tag %q leads to %s, not to the commit %s of the revision, whatever the repository says of it", name, end, c.id)
 	}
 	return signer, nil
 }

@@ -44,8 +44,8 @@ func (s signed) fixture(name string) []byte {
 	return b
 }
 
-// objects stores the objects in a folder below signedDir, each with a ref, and returns their ids by name.
-func (s signed) objects(kind, folder, refs string) map[string]string {
+// storeObjects stores the objects in a folder below signedDir, each with a ref, and returns their ids by name.
+func (s signed) storeObjects(kind, folder, refs string) map[string]string {
 	s.t.Helper()
 	found, err := os.ReadDir(filepath.Join(signedDir, folder))
 	must(s.t, err)
@@ -77,7 +77,7 @@ func newSigned(t *testing.T) signed {
 		s.ids[name] = id
 	}
 	s.Tree(files("app.yaml", "replicas: 3\n"))
-	commits, tags := s.objects("commit", "commits", "refs/heads/"), s.objects("tag", "tags", "refs/tags/")
+	commits, tags := s.storeObjects("commit", "commits", "refs/heads/"), s.storeObjects("tag", "tags", "refs/tags/")
 
 	// Objects without a signature, and objects whose signature must not be accepted.
 	s.Tag("lightweight", commits["pgp-ed25519"])
@@ -132,9 +132,9 @@ func (s *sshSigner) sign(payload string) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "SSH SIGNATURE", Bytes: append([]byte("SSHSIG"), body...)}))
 }
 
-// resign replaces the commit at main by a signed one, and sets the tag to a signed
+// signMainAndTag replaces the commit at main by a signed one, and sets the tag to a signed
 // tag object that leads to it.
-func (s *sshSigner) resign(repo *testenv.Repo, tag string) {
+func (s *sshSigner) signMainAndTag(repo *testenv.Repo, tag string) {
 	raw := repo.Raw("commit", "main")
 	header, message, _ := strings.Cut(string(raw), "\n\n")
 	key := "gpgsig"
@@ -242,16 +242,16 @@ func TestVerificationMatrix(t *testing.T) {
 						from = movingOrigin{from, func() { repo.Ref(ref, repo.ID("refs/tags/pgp-subkey")) }}
 					}
 					message := strings.ReplaceAll(row.message, "$ID", regexp.QuoteMeta(repo.ids[row.tag]))
-					verdict(t, g, from, mode, reason, message)
+					checkVerification(t, g, from, mode, reason, message)
 				})
 			}
 		}
 	}
 }
 
-// verdict reconciles g and checks the result of its verification: success if reason
+// checkVerification reconciles g and checks the result of its verification: success if reason
 // is "".
-func verdict(t *testing.T, g *source.GitRepository, from source.Origin, mode, reason, message string) {
+func checkVerification(t *testing.T, g *source.GitRepository, from source.Origin, mode, reason, message string) {
 	t.Helper()
 	store := openStore(t)
 	result, err := (&source.Reconciler{Store: store}).Reconcile(t.Context(), g, from)
@@ -302,7 +302,7 @@ func TestSignedSelections(t *testing.T) {
 		repo, signer := testenv.NewRepoIn(t, format), newSSHSigner(t)
 		repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
 		repo.Tag("v1.2.9", repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "2")}))
-		signer.resign(repo, "v1.3.0")
+		signer.signMainAndTag(repo, "v1.3.0")
 		fingerprint := ssh.FingerprintSHA256(signer.PublicKey())
 		env := source.Env{Secrets: sourcetest.Secrets{"default/keys": {Data: map[string][]byte{"me.sshpub": signer.public()}}}}
 		for server, config := range map[string]testenv.HTTP{
@@ -321,7 +321,7 @@ func TestSignedSelections(t *testing.T) {
 				g := signedObject(served.Repo(), "", source.VerifyTagAndHEAD)
 				g.Spec.Ref = &ref
 				served.Reset()
-				c, err := open(t.Context(), git.New(g, env))
+				c, err := resolveAndOpen(t.Context(), git.New(g, env))
 				if err != nil {
 					t.Errorf("%s, %s, %s: %v", format, server, name, err)
 					continue
@@ -339,7 +339,7 @@ func TestSignedSelections(t *testing.T) {
 	}
 }
 
-func open(ctx context.Context, o *git.Origin) (source.Content, error) {
+func resolveAndOpen(ctx context.Context, o *git.Origin) (source.Content, error) {
 	rev, _, err := o.Resolve(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -544,6 +544,6 @@ func TestVerificationFromCache(t *testing.T) {
 	} {
 		g := signedObject(server.Repo(), c.tag, c.mode)
 		env := source.Env{Cache: cache, Secrets: sourcetest.Secrets{"default/keys": repo.secret(c.keys)}}
-		verdict(t, g, git.New(g, env), c.mode, c.reason, "")
+		checkVerification(t, g, git.New(g, env), c.mode, c.reason, "")
 	}
 }

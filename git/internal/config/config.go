@@ -23,11 +23,11 @@ type Entry struct {
 	Bare       bool   // there is no "=" and hence no Value: it stands for true
 	Line       int    // 1-based
 
-	section string // with the subsection
+	fullSection string // with the subsection
 }
 
 // Name returns SECTION.KEY or SECTION.SUBSECTION.KEY, as git config --list spells it.
-func (e Entry) Name() string { return e.section + "." + e.Key }
+func (e Entry) Name() string { return e.fullSection + "." + e.Key }
 
 var (
 	errSection = errors.New(`a section that is not written [NAME] or [NAME "SUBSECTION"]`)
@@ -40,11 +40,11 @@ var (
 
 // The parts of a text.
 var (
-	between  = regexp.MustCompile(`^(?:[ \t\r\n]|[#;][^\n]*)*`)
-	header   = regexp.MustCompile(`^\[([-0-9A-Za-z.]+)([ \t\r]+"((?:[^"\\\n]|\\[^\n])*)")?\]`)
-	unclosed = regexp.MustCompile(`^\[[-0-9A-Za-z.]+[ \t\r]+"(?:[^"\\\n]|\\[^\n])*\\?(?:\n|$)`)
-	quoted   = regexp.MustCompile(`(?s)\\(.)`)
-	key      = regexp.MustCompile(`^([A-Za-z][-0-9A-Za-z]*)[ \t]*(=[ \t\r]*|\n|$)`)
+	blanksAndComments = regexp.MustCompile(`^(?:[ \t\r\n]|[#;][^\n]*)*`)
+	header            = regexp.MustCompile(`^\[([-0-9A-Za-z.]+)([ \t\r]+"((?:[^"\\\n]|\\[^\n])*)")?\]`)
+	unclosedHeader    = regexp.MustCompile(`^\[[-0-9A-Za-z.]+[ \t\r]+"(?:[^"\\\n]|\\[^\n])*\\?(?:\n|$)`)
+	quoted            = regexp.MustCompile(`(?s)\\(.)`)
+	variableStart     = regexp.MustCompile(`^([A-Za-z][-0-9A-Za-z]*)[ \t]*(=[ \t\r]*|\n|$)`)
 )
 
 // Parse yields the variables of text in their order. At the first line that is not
@@ -64,35 +64,35 @@ func Parse(text string) iter.Seq2[Entry, error] {
 			return
 		}
 		for {
-			cut(len(between.FindString(rest)))
+			cut(len(blanksAndComments.FindString(rest)))
 			if rest == "" {
 				return
 			}
 			if rest[0] == '[' {
 				m := header.FindStringSubmatch(rest)
 				switch {
-				case m == nil && unclosed.MatchString(rest):
+				case m == nil && unclosedHeader.MatchString(rest):
 					fail(errQuote)
 					return
 				case m == nil:
 					fail(errSection)
 					return
 				}
-				e.section = strings.ToLower(m[1])
+				e.fullSection = strings.ToLower(m[1])
 				if m[2] != "" {
-					e.section += "." + quoted.ReplaceAllString(m[3], "$1")
+					e.fullSection += "." + quoted.ReplaceAllString(m[3], "$1")
 				}
 				name, _, _ := strings.Cut(strings.ToLower(m[1]), ".") // the old spelling of a subsection
-				e.Section, e.Subsection = name, strings.TrimPrefix(e.section[len(name):], ".")
+				e.Section, e.Subsection = name, strings.TrimPrefix(e.fullSection[len(name):], ".")
 				cut(len(m[0]))
 				continue
 			}
-			m := key.FindStringSubmatch(rest)
+			m := variableStart.FindStringSubmatch(rest)
 			switch {
-			case m == nil && !('a' <= rest[0]|0x20 && rest[0]|0x20 <= 'z') || m == nil && e.section != "":
+			case m == nil && !('a' <= rest[0]|0x20 && rest[0]|0x20 <= 'z') || m == nil && e.fullSection != "":
 				fail(errKey)
 				return
-			case e.section == "":
+			case e.fullSection == "":
 				fail(errOutside)
 				return
 			}
@@ -101,7 +101,7 @@ func Parse(text string) iter.Seq2[Entry, error] {
 			if cut(len(m[0])); !found.Bare {
 				n := 0
 				var err error
-				found.Value, n, err = value(rest)
+				found.Value, n, err = parseValue(rest)
 				if cut(n); err != nil {
 					fail(err)
 					return
@@ -118,8 +118,8 @@ func Parse(text string) iter.Seq2[Entry, error] {
 // the escape stands for.
 var escapes = map[byte]string{'"': `"`, '\\': `\`, 'n': "\n", 't': "\t", 'b': "\b", '\n': ""}
 
-// value reads a value up to the end of its last line, which is n bytes into s.
-func value(s string) (v string, n int, err error) {
+// parseValue reads a value up to the end of its last line, which is n bytes into s.
+func parseValue(s string) (v string, n int, err error) {
 	var b strings.Builder
 	length := 0 // of the value without trailing space
 	for inQuotes := false; ; n++ {

@@ -28,7 +28,7 @@ func list(text string) (string, error) {
 }
 
 // As in git, text that is not well formed is refused with its line.
-func TestRefused(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"x = 1":                 "line 1: a variable outside",
 		"[a]\n\n= 1":            "line 3: neither",

@@ -21,9 +21,9 @@ import (
 	"github.com/headgate-io/headgate/internal/transport"
 )
 
-// seen returns the credentials that a server received, as PHASE AUTHORIZATION X-KEY,
+// receivedCredentials returns the credentials that a server received, as PHASE AUTHORIZATION X-KEY,
 // sorted, each once.
-func seen(s *testenv.Server) []string {
+func receivedCredentials(s *testenv.Server) []string {
 	all := map[string]bool{}
 	for _, q := range s.Requests() {
 		all[strings.TrimSpace(fmt.Sprint(q.Phase, " ", q.Authorization, " ", q.Header.Get("X-Key")))] = true
@@ -133,24 +133,24 @@ func TestCredentials(t *testing.T) {
 					edit(func(a *testenv.LFSAction) { row.edit(a, here.URL, there.URL) })(o)
 				}
 			}
-			s := newStage(t, objects)
+			s := newLFSServer(t, objects)
 			s.objects.Edit, s.server = objects.Edit, here
-			s.at(t, here.Repo())
+			s.moveRepository(t, here.Repo())
 			if row.here != nil {
 				here.Break(row.here(there.URL))
 			}
 			if row.there != nil {
 				there.Break(row.there(here.URL))
 			}
-			s.good(s.fill(t.Context()))
-			testenv.Equal(t, seen(here), row.seen, "what the repository's origin saw")
-			testenv.Equal(t, seen(there), row.also, "the other origin saw")
+			s.checkFilled(s.fill(t.Context()))
+			testenv.Equal(t, receivedCredentials(here), row.seen, "what the repository's origin saw")
+			testenv.Equal(t, receivedCredentials(there), row.also, "the other origin saw")
 		})
 	}
 }
 
-// at moves the repository of the client to another URL.
-func (s *lfsServer) at(t *testing.T, url string) {
+// moveRepository moves the repository of the client to another URL.
+func (s *lfsServer) moveRepository(t *testing.T, url string) {
 	repo := testenv.URL(t, url)
 	config := transport.Config{Origin: repo, Auth: transport.Auth{Bearer: canary}}
 	s.client.HTTP, s.client.Bare = transport.Client(config), transport.Client(transport.Config{Origin: repo})
@@ -175,19 +175,19 @@ func TestRefusedAddresses(t *testing.T) {
 		server               *testenv.Server
 		say                  string
 	}{
-		"link leads from https to http":          {secure.Repo(), plain.URL + "/x", "", secure, "leads from https to http"},
-		"redirect leads from https to http":      {secure.Repo(), "", plain.URL, secure, "redirect: address refused"},
-		"link to loopback":           {at, "http://127.0.0.1/x", "", plain, "this machine or link"},
-		"link to metadata service":   {at, "http://169.254.169.254/latest", "", plain, "metadata service"},
-		"redirect to another scheme": {at, "", "ftp://git.example", plain, "no HTTP address"},
+		"link leads from https to http":     {secure.Repo(), plain.URL + "/x", "", secure, "leads from https to http"},
+		"redirect leads from https to http": {secure.Repo(), "", plain.URL, secure, "redirect: address refused"},
+		"link to loopback":                  {at, "http://127.0.0.1/x", "", plain, "this machine or link"},
+		"link to metadata service":          {at, "http://169.254.169.254/latest", "", plain, "metadata service"},
+		"redirect to another scheme":        {at, "", "ftp://git.example", plain, "no HTTP address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects.Edit = nil
 			if row.href != "" {
 				objects.Edit = hrefTo(row.href)
 			}
-			s := newStage(t, objects)
-			s.at(t, row.repo)
+			s := newLFSServer(t, objects)
+			s.moveRepository(t, row.repo)
 			s.client.HTTP, s.client.Bare = everywhere(row.repo), everywhere(row.repo)
 			row.server.Break(nil)
 			if row.location != "" {
@@ -202,7 +202,7 @@ func TestRefusedAddresses(t *testing.T) {
 }
 
 func TestRedirectsWithoutEnd(t *testing.T) {
-	s := newStage(t, new(testenv.LFS))
+	s := newLFSServer(t, new(testenv.LFS))
 	s.server.Break(testenv.Redirect("")) // a redirect without an address
 	if _, err := s.fill(t.Context()); !errors.Is(err, lfs.ErrProtocol) {
 		t.Errorf("%v", err)
@@ -236,14 +236,14 @@ func TestExpiry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := 0
-			s := newStage(t, &testenv.LFS{Edit: edit(func(a *testenv.LFSAction) {
+			s := newLFSServer(t, &testenv.LFS{Edit: edit(func(a *testenv.LFSAction) {
 				if n++; n <= row.times {
 					row.edit(a)
 				}
 			})})
 			got, err := s.fill(t.Context())
 			if row.say == "" {
-				s.good(got, err)
+				s.checkFilled(got, err)
 			} else if err == nil || !strings.Contains(err.Error(), row.say) {
 				t.Errorf("%v, want %s", err, row.say)
 			}
@@ -255,7 +255,7 @@ func TestExpiry(t *testing.T) {
 // A link may expire during its request: if the server refuses it, the client checks
 // the expiry again.
 func TestExpiryOnTheWay(t *testing.T) {
-	s := newStage(t, &testenv.LFS{Edit: edit(func(a *testenv.LFSAction) { a.ExpiresIn = 60 })})
+	s := newLFSServer(t, &testenv.LFS{Edit: edit(func(a *testenv.LFSAction) { a.ExpiresIn = 60 })})
 	delete(s.files, "b.bin")
 	refused := answer(testenv.LFSObject, 403, ``)
 	refused.Times = 1
@@ -274,7 +274,7 @@ func TestExpiryOnTheWay(t *testing.T) {
 // The endpoint is discovered again once it has expired.
 func TestEndpointExpiry(t *testing.T) {
 	for in, want := range map[time.Duration]int{time.Hour: 1, time.Second: 2} {
-		s := newStage(t, new(testenv.LFS))
+		s := newLFSServer(t, new(testenv.LFS))
 		for i := range 150 {
 			s.files[fmt.Sprint(i, ".bin")] = &fstest.MapFile{Data: []byte(s.objects.Add(fmt.Sprint(i)))}
 		}
@@ -285,12 +285,12 @@ func TestEndpointExpiry(t *testing.T) {
 			at.Expires = s.now().Add(in)
 			return at, err
 		}
-		s.good(s.fill(t.Context()))
+		s.checkFilled(s.fill(t.Context()))
 		if n != want {
 			t.Errorf("expires in %v: asked %d times for the endpoint, want %d", in, n, want)
 		}
 	}
-	s := newStage(t, new(testenv.LFS))
+	s := newLFSServer(t, new(testenv.LFS))
 	lost := errors.New("lost")
 	s.client.Endpoint = func(context.Context) (lfs.Endpoint, error) { return lfs.Endpoint{}, lost }
 	if _, err := s.fill(t.Context()); !errors.Is(err, lost) {
@@ -360,7 +360,7 @@ func TestDefects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t, &testenv.LFS{Edit: row.edit, Extra: row.extra})
+			s := newLFSServer(t, &testenv.LFS{Edit: row.edit, Extra: row.extra})
 			s.server.Break(row.defect)
 			got, err := s.fill(t.Context())
 			if err == nil || row.is != nil && !errors.Is(err, row.is) || !strings.Contains(err.Error(), row.say) {
@@ -378,7 +378,7 @@ func fault(code int, message string) func(*testenv.LFSAnswer) {
 }
 
 // Transient failures are retried, up to a limit.
-func TestPatience(t *testing.T) {
+func TestRetries(t *testing.T) {
 	for name, row := range map[string]struct {
 		defect *testenv.Defect
 		times  int
@@ -399,7 +399,7 @@ func TestPatience(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t, new(testenv.LFS))
+			s := newLFSServer(t, new(testenv.LFS))
 			delete(s.files, "b.bin")
 			row.defect.Times = row.times
 			s.server.Break(row.defect)
@@ -416,7 +416,7 @@ func TestPatience(t *testing.T) {
 
 // The client does not wait if the next attempt would start after the deadline.
 func TestNoTimeLeft(t *testing.T) {
-	s := newStage(t, new(testenv.LFS))
+	s := newLFSServer(t, new(testenv.LFS))
 	s.server.Break(answer(testenv.LFSBatch, 429, ``, "Retry-After", "30"))
 	s.client.Now = nil
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -445,7 +445,7 @@ func TestNoTimeLeft(t *testing.T) {
 	defect := answer(testenv.LFSBatch, 429, ``, "Retry-After", "0")
 	defect.Times = 1
 	s.server.Break(defect)
-	s.good(s.fill(t.Context()))
+	s.checkFilled(s.fill(t.Context()))
 }
 
 // Permanent failures are not retried.
@@ -464,8 +464,8 @@ func TestLastingFailures(t *testing.T) {
 		{untrusted.URL, nil, "certificate"},
 		{"http://git.example", behind, "407"},
 	} {
-		s := newStage(t, new(testenv.LFS))
-		s.at(t, row.url+"/repo.git")
+		s := newLFSServer(t, new(testenv.LFS))
+		s.moveRepository(t, row.url+"/repo.git")
 		if row.proxy != nil {
 			s.client.HTTP = transport.Client(transport.Config{Proxy: row.proxy})
 		}
@@ -473,15 +473,15 @@ func TestLastingFailures(t *testing.T) {
 			t.Errorf("%s: %v after %v", row.url, err, s.waits)
 		}
 	}
-	cutting := newStage(t, new(testenv.LFS))
+	cutting := newLFSServer(t, new(testenv.LFS))
 	cutting.server.Break(&testenv.Defect{Phase: testenv.LFSBatch, Do: testenv.Cut, After: -1, Times: 1})
-	cutting.good(cutting.fill(t.Context()))
+	cutting.checkFilled(cutting.fill(t.Context()))
 	testenv.Equal(t, len(cutting.waits), 1, "waited %v for a connection that broke", cutting.waits)
 }
 
 // An error names a few objects, and the number of the others.
 func TestManyFaults(t *testing.T) {
-	s := newStage(t, &testenv.LFS{Edit: fault(404, strings.Repeat("long ", 1000))})
+	s := newLFSServer(t, &testenv.LFS{Edit: fault(404, strings.Repeat("long ", 1000))})
 	for i := range 6 {
 		s.files[fmt.Sprint(i, ".bin")] = &fstest.MapFile{Data: []byte(s.objects.Add(fmt.Sprint(i)))}
 	}
@@ -496,7 +496,7 @@ func TestStalls(t *testing.T) {
 		{Phase: testenv.LFSBatch, Do: testenv.Stall, After: -1}, {Phase: testenv.LFSBatch, Do: testenv.Stall, After: 10},
 		{Phase: testenv.LFSObject, Do: testenv.Stall, After: -1}, {Phase: testenv.LFSObject, Do: testenv.Stall, After: 4},
 	} {
-		s := newStage(t, new(testenv.LFS))
+		s := newLFSServer(t, new(testenv.LFS))
 		s.options.Temp = testenv.NewSpools(t).Create
 		began := s.server.Break(&d)
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -44,8 +44,8 @@ type assignment struct{ name, value string }
 
 // The values of attributes that are not text. Text holds no NUL.
 const (
-	isTrue = "\x00true"
-	isNot  = "\x00not" // false or unset
+	valueTrue  = "\x00true"
+	valueUnset = "\x00not" // false or unset
 )
 
 const blank = " \t\r\n"
@@ -202,9 +202,9 @@ func parseAssignments(s string) (set []assignment, ok bool) {
 		name, value, has := strings.Cut(f, "=")
 		switch {
 		case f[0] == '-' || f[0] == '!':
-			name, value = name[1:], isNot
+			name, value = name[1:], valueUnset
 		case !has:
-			value = isTrue
+			value = valueTrue
 		}
 		if !attributeName.MatchString(name) {
 			return nil, false
@@ -242,7 +242,7 @@ func (a *Attributes) assign(values map[string]string, set []assignment) {
 			continue
 		}
 		values[s.name] = s.value
-		if s.value == isTrue {
+		if s.value == valueTrue {
 			a.assign(values, a.macros[s.name])
 		}
 	}
@@ -322,7 +322,7 @@ func translate(glob string, byName bool) (string, error) {
 		case '?':
 			b.WriteString("[^/]")
 		case '[':
-			class, n := bracket(rest[1:])
+			class, n := translateBracket(rest[1:])
 			if n == 0 {
 				return "", errNothing
 			}
@@ -350,10 +350,10 @@ var classes = map[string]string{
 	"space": "\t\n\r\r  ", "upper": "AZ", "xdigit": "09AFaf",
 }
 
-// bracket translates the bracket expression whose text starts at g, after the [,
+// translateBracket translates the bracket expression whose text starts at g, after the [,
 // and returns how long that is with the ]; 0 when it matches nothing. No bracket
 // expression matches a slash.
-func bracket(g string) (class string, n int) {
+func translateBracket(g string) (class string, n int) {
 	at := func(i int) byte { // 0 beyond the end: no pattern holds a NUL
 		if i < len(g) {
 			return g[i]

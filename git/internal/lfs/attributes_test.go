@@ -79,7 +79,7 @@ var lines = []string{
 }
 
 // For random .gitattributes files the attributes equal those that git reports.
-func TestAttributesAreGits(t *testing.T) {
+func TestAttributesAgreeWithGit(t *testing.T) {
 	c := newChecker(t)
 	for seed := range uint64(25) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -92,7 +92,7 @@ type Client struct {
 	Now  func() time.Time
 	Wait func(context.Context, time.Duration) error
 
-	at Endpoint // the last one found
+	current Endpoint // the last one found
 }
 
 // Fetch fetches objects, from the cache or the endpoint, and writes them to spool.
@@ -101,7 +101,7 @@ func (c *Client) Fetch(ctx context.Context, objects []Object, spool *Spool) erro
 	defer c.Bare.CloseIdleConnections()
 	var missing []Object
 	for _, o := range objects {
-		if c.fromCache(ctx, o, spool) != nil { // the server replaces an entry that cannot be used
+		if c.receiveCached(ctx, o, spool) != nil { // the server replaces an entry that cannot be used
 			missing = append(missing, o)
 		}
 	}
@@ -113,7 +113,7 @@ func (c *Client) Fetch(ctx context.Context, objects []Object, spool *Spool) erro
 			if round == maxRounds {
 				return fmt.Errorf("git lfs: %s: %w %d times before it could be used: compare the clocks of server and client", chunk[0], errExpired, maxRounds)
 			}
-			from, err := c.ask(ctx, chunk)
+			from, err := c.requestBatch(ctx, chunk)
 			if err != nil {
 				return fmt.Errorf("git lfs: ask for %d objects: %w", len(chunk), err)
 			}
@@ -128,7 +128,7 @@ func (c *Client) Fetch(ctx context.Context, objects []Object, spool *Spool) erro
 // key returns the key of an object in the cache.
 func (c *Client) key(o Object) string { return "lfs/sha256/" + o.OID + " " + c.Scope }
 
-func (c *Client) fromCache(ctx context.Context, o Object, spool *Spool) error {
+func (c *Client) receiveCached(ctx context.Context, o Object, spool *Spool) error {
 	if c.Cache == nil {
 		return fs.ErrNotExist
 	}
@@ -140,28 +140,28 @@ func (c *Client) fromCache(ctx context.Context, o Object, spool *Spool) error {
 	return spool.Receive(ctx, o, content)
 }
 
-// ask asks the endpoint for objects and returns their addresses by OID.
-func (c *Client) ask(ctx context.Context, objects []Object) (found map[string]Endpoint, err error) {
+// requestBatch asks the endpoint for objects and returns their addresses by OID.
+func (c *Client) requestBatch(ctx context.Context, objects []Object) (found map[string]Endpoint, err error) {
 	list := make([]map[string]any, len(objects))
 	for i, o := range objects {
 		list[i] = map[string]any{"oid": o.OID, "size": o.Size}
 	}
 	body, err := json.Marshal(map[string]any{"operation": "download", "transfers": []string{"basic"}, "hash_algo": "sha256", "objects": list})
-	if err == nil && (c.at.URL == nil || c.at.expired(c.now())) {
-		c.at, err = c.Endpoint(ctx)
+	if err == nil && (c.current.URL == nil || c.current.expired(c.now())) {
+		c.current, err = c.Endpoint(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
-	batch := c.at.URL.JoinPath("objects", "batch")
-	to, err := newEndpoint(c.at.URL, batch.String(), c.at.Header, c.at.Auth)
+	batch := c.current.URL.JoinPath("objects", "batch")
+	to, err := newEndpoint(c.current.URL, batch.String(), c.current.Header, c.current.Auth)
 	if err != nil {
 		return nil, err
 	}
 	err = c.retry(ctx, func() error {
 		answer, asked, err := c.post(ctx, to, body)
 		if err == nil {
-			found, err = readBatch(answer, asked, objects, c.at.Auth && transport.SameOrigin(asked.URL, c.at.URL), c.now())
+			found, err = readBatch(answer, asked, objects, c.current.Auth && transport.SameOrigin(asked.URL, c.current.URL), c.now())
 		}
 		return err
 	})
@@ -304,7 +304,7 @@ func (c *Client) send(ctx context.Context, method string, to Endpoint, body []by
 		if transport.SameOrigin(next.URL, to.URL) {
 			next.Header = to.Header
 		}
-		next.by = resp.Request
+		next.referrer = resp.Request
 		to = next
 	}
 	return nil, fmt.Errorf("%w: more than %d redirects in a row", ErrRefused, maxRedirects)
@@ -336,8 +336,8 @@ func (c *Client) sendOnce(ctx context.Context, method string, to Endpoint, body 
 	} else {
 		req.Header.Set("Accept-Encoding", "identity") // the digest is that of the uncompressed content
 	}
-	if to.by != nil { // lets package transport withhold credentials and refuse narrower networks after a redirect
-		req.Response = &http.Response{Request: to.by}
+	if to.referrer != nil { // lets package transport withhold credentials and refuse narrower networks after a redirect
+		req.Response = &http.Response{Request: to.referrer}
 	}
 	client := *c.Bare
 	if to.Auth {
@@ -371,7 +371,7 @@ type Endpoint struct {
 	Expires time.Time         // of the address or its header; zero: never
 	Auth    bool              // send the credentials of the repository, if the address is on its origin
 
-	by *http.Request // the request whose answer held the address, nil for none
+	referrer *http.Request // the request whose answer held the address, nil for none
 }
 
 func (e Endpoint) expired(now time.Time) bool {
@@ -389,7 +389,7 @@ func newEndpoint(from *url.URL, href string, header map[string]string, auth bool
 		return Endpoint{}, fmt.Errorf("%w: the address is malformed", ErrProtocol)
 	}
 	to.User, to.Fragment, to.RawFragment = nil, "", ""
-	if err := mayLead(from, to); err != nil {
+	if err := checkAddress(from, to); err != nil {
 		return Endpoint{}, err
 	}
 	size := 0
@@ -407,9 +407,9 @@ func newEndpoint(from *url.URL, href string, header map[string]string, auth bool
 	return Endpoint{URL: to, Header: header, Auth: auth}, nil
 }
 
-// mayLead returns an error if the server at from must not send its client to the
+// checkAddress returns an error if the server at from must not send its client to the
 // address to.
-func mayLead(from, to *url.URL) error {
+func checkAddress(from, to *url.URL) error {
 	why := ""
 	switch {
 	case to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "":
@@ -473,7 +473,7 @@ func Discover(u *url.URL, configured string) (Endpoint, error) {
 	if !own && at.Scheme != "https" {
 		return Endpoint{}, fmt.Errorf("%w: lfs.url in .lfsconfig is %s://%s: it must be https, or have the scheme, host and port of the repository", ErrRefused, at.Scheme, at.Host)
 	}
-	if err := mayLead(u, at); err != nil {
+	if err := checkAddress(u, at); err != nil {
 		return Endpoint{}, fmt.Errorf("lfs.url in .lfsconfig: %w", err)
 	}
 	return Endpoint{URL: at, Auth: own}, nil
@@ -584,7 +584,7 @@ func (a *objectAnswer) endpoint(asked *http.Request, auth bool, now time.Time) (
 		return Endpoint{}, fmt.Errorf("%w: the server tells no way to download it", ErrProtocol)
 	}
 	to, err := newEndpoint(asked.URL, download.Href, download.Header, auth && !a.Authenticated)
-	to.by, to.Expires = asked, download.expires(now)
+	to.referrer, to.Expires = asked, download.expires(now)
 	return to, err
 }
 
@@ -640,15 +640,15 @@ func responseError(resp *http.Response, now time.Time) error {
 // clean prepares a server's text for an error: it redacts secrets, and cuts between
 // words, because a part of a secret would not be recognized and redacted.
 func clean(text string, secrets ...string) string {
-	text = strings.Join(strings.Fields(redact.String(words(text, maxErrorPage), secrets...)), " ")
-	if short := words(text, maxMessage); short != text {
+	text = strings.Join(strings.Fields(redact.String(truncateWords(text, maxErrorPage), secrets...)), " ")
+	if short := truncateWords(text, maxMessage); short != text {
 		text = short + "…"
 	}
 	return text
 }
 
-// words returns the words of text that end within limit bytes.
-func words(text string, limit int) string {
+// truncateWords returns the words of text that end within limit bytes.
+func truncateWords(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}

@@ -30,8 +30,8 @@ type Options struct {
 	Fetch func(ctx context.Context, tree *object.FS, objects []Object, spool *Spool) error
 }
 
-// A find is a file that is a pointer.
-type find struct {
+// A pointerFile is a file that is a pointer.
+type pointerFile struct {
 	Object
 	tree *object.FS
 	name string // its path in tree
@@ -43,7 +43,7 @@ type find struct {
 // when the trees are no longer used; it is nil if there are no objects. view must not
 // be read during the call.
 func Fill(ctx context.Context, view fs.FS, o Options) (held io.Closer, plain []string, err error) {
-	finds, plain, err := o.survey(ctx, view)
+	finds, plain, err := o.findPointers(ctx, view)
 	if err != nil || len(finds) == 0 {
 		return nil, plain, err
 	}
@@ -88,13 +88,13 @@ func Fill(ctx context.Context, view fs.FS, o Options) (held io.Closer, plain []s
 	return spool, plain, nil
 }
 
-// survey finds the pointers in view. It reads the attributes of a tree when it meets
+// findPointers finds the pointers in view. It reads the attributes of a tree when it meets
 // the first file of that tree.
-func (o Options) survey(ctx context.Context, view fs.FS) (finds []find, plain []string, err error) {
+func (o Options) findPointers(ctx context.Context, view fs.FS) (finds []pointerFile, plain []string, err error) {
 	total := o.Used
 	attributes := map[*object.FS]*Attributes{}
 	err = walkFiles(ctx, view, func(shown string, info fs.FileInfo) (err error) {
-		tree, name := object.Place(info)
+		tree, name := object.Locate(info)
 		if tree == nil || info.Size() == 0 { // an empty file is no pointer
 			return nil
 		}
@@ -118,12 +118,12 @@ func (o Options) survey(ctx context.Context, view fs.FS) (finds []find, plain []
 			return nil
 		}
 		if err == nil {
-			total, err = o.admit(total, p)
+			total, err = o.addSize(total, p)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", shown, err)
 		}
-		finds = append(finds, find{Object{Pointer: p, Path: shown}, tree, name})
+		finds = append(finds, pointerFile{Object{Pointer: p, Path: shown}, tree, name})
 		return nil
 	})
 	return finds, plain, err
@@ -146,9 +146,9 @@ func walkFiles(ctx context.Context, view fs.FS, f func(name string, info fs.File
 	})
 }
 
-// admit adds the size of a pointer to total. It returns an error if a limit is
+// addSize adds the size of a pointer to total. It returns an error if a limit is
 // exceeded.
-func (o Options) admit(total int64, p Pointer) (int64, error) {
+func (o Options) addSize(total int64, p Pointer) (int64, error) {
 	if o.FileBytes > 0 && p.Size > o.FileBytes {
 		return 0, fmt.Errorf("the LFS object has %d bytes: more than the limit of %d, raise it if that is right", p.Size, o.FileBytes)
 	}
@@ -296,7 +296,7 @@ var errContent = errors.New("wrong content")
 // [io.ErrUnexpectedEOF], and the object can be received again.
 func (s *Spool) Receive(ctx context.Context, o Object, r io.Reader) error {
 	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(io.NewOffsetWriter(s.file, o.offset), sum, counter{ctx, s}), io.LimitReader(r, o.Size))
+	n, err := io.Copy(io.MultiWriter(io.NewOffsetWriter(s.file, o.offset), sum, progressWriter{ctx, s}), io.LimitReader(r, o.Size))
 	if err == nil && n == o.Size {
 		if more, _ := io.ReadFull(r, make([]byte, 1)); more > 0 {
 			err = fmt.Errorf("%w: more than the %d bytes that its pointer tells", errContent, o.Size)
@@ -317,13 +317,13 @@ func (s *Spool) Receive(ctx context.Context, o Object, r io.Reader) error {
 	return err
 }
 
-// A counter reports the bytes that are written to it, and fails when ctx ends.
-type counter struct {
+// A progressWriter reports the bytes that are written to it, and fails when ctx ends.
+type progressWriter struct {
 	ctx   context.Context
 	spool *Spool
 }
 
-func (c counter) Write(p []byte) (int, error) {
+func (c progressWriter) Write(p []byte) (int, error) {
 	c.spool.report(int64(len(p)))
 	return len(p), c.ctx.Err()
 }

@@ -45,7 +45,7 @@ type lfsServer struct {
 	clock time.Time
 }
 
-func newStage(t *testing.T, objects *testenv.LFS) *lfsServer {
+func newLFSServer(t *testing.T, objects *testenv.LFS) *lfsServer {
 	t.Helper()
 	s := &lfsServer{t: t, objects: objects, clock: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
 	s.server = testenv.ServeAll(t, testenv.HTTP{LFS: objects, Bearer: canary}, nil)
@@ -119,7 +119,7 @@ func objects(t testing.TB, files fstest.MapFS) *object.FS {
 	return object.TreeFS(d, dir("."))
 }
 
-func (s *lfsServer) good(got map[string]string, err error) {
+func (s *lfsServer) checkFilled(got map[string]string, err error) {
 	s.t.Helper()
 	if err != nil || got["a.bin"] != "content of a" || got["b.bin"] != "content of b" {
 		s.t.Errorf("%v, %q", err, got)
@@ -152,7 +152,7 @@ func hrefTo(href string) func(*testenv.LFSAnswer) {
 
 // Objects are requested 100 at a time, once each, and their bytes are counted.
 func TestMany(t *testing.T) {
-	s := newStage(t, new(testenv.LFS))
+	s := newLFSServer(t, new(testenv.LFS))
 	want := map[string]string{}
 	for i := range 250 {
 		content := strings.Repeat(fmt.Sprint(i%230, " "), i)
@@ -191,7 +191,7 @@ func TestLimits(t *testing.T) {
 		"extension": {lfs.Options{}, tree("c.bin", v1+"ext-0-x sha256:"+some+"\noid sha256:"+some+"\nsize 5\n"), "c.bin: the pointer uses Git LFS extensions"},
 		"two sizes": {lfs.Options{}, tree("c.bin", testenv.LFSPointer(some, 5), "d.bin", testenv.LFSPointer(some, 6)), "c.bin and d.bin are pointers to one object with two sizes"},
 	} {
-		s := newStage(t, new(testenv.LFS))
+		s := newLFSServer(t, new(testenv.LFS))
 		s.options = row.options
 		maps.Copy(s.files, row.files)
 		if _, err := s.fill(t.Context()); err == nil || !strings.Contains(err.Error(), row.say) {
@@ -202,17 +202,17 @@ func TestLimits(t *testing.T) {
 }
 
 func TestCache(t *testing.T) {
-	s := newStage(t, new(testenv.LFS))
+	s := newLFSServer(t, new(testenv.LFS))
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})
 	must(t, err)
 	defer cache.Close()
 	s.client.Cache, s.client.Scope = cache, "one"
-	s.good(s.fill(t.Context()))
+	s.checkFilled(s.fill(t.Context()))
 	s.server.Reset()
-	s.good(s.fill(t.Context()))
+	s.checkFilled(s.fill(t.Context()))
 	testenv.Equal(t, len(s.server.Requests()), 0, "requests for what is cached")
 	s.client.Scope = "two"
-	s.good(s.fill(t.Context()))
+	s.checkFilled(s.fill(t.Context()))
 	testenv.Equal(t, s.count(testenv.LFSObject), 2, "downloads in another scope")
 	// An entry with other content under the same key is not used.
 	p, err := lfs.ParsePointer(s.files["a.bin"].Data)
@@ -223,7 +223,7 @@ func TestCache(t *testing.T) {
 	})
 	must(t, err)
 	s.server.Reset()
-	s.good(s.fill(t.Context()))
+	s.checkFilled(s.fill(t.Context()))
 	testenv.Equal(t, s.count(testenv.LFSObject), 1, "downloads instead of a forged entry")
 }
 
@@ -346,9 +346,9 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-type answering func(*http.Request) string
+type respondFunc func(*http.Request) string
 
-func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a respondFunc) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a(r))), Request: r, ContentLength: -1}, nil
 }
 
@@ -365,7 +365,7 @@ func FuzzServer(f *testing.F) {
 		f.Add(body, "ssh://git@git.example/x", "[lfs]\nurl = https://lfs.example\n")
 	}
 	f.Fuzz(func(t *testing.T, body, repo, config string) {
-		client := &http.Client{Transport: answering(func(r *http.Request) string {
+		client := &http.Client{Transport: respondFunc(func(r *http.Request) string {
 			if r.URL.Scheme != "https" || r.URL.User != nil {
 				t.Errorf("asked %s", r.URL.Redacted())
 			}

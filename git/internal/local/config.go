@@ -25,8 +25,8 @@ var remedies = map[string]string{
 	"refstorage":   "refs stored as %.80q are not supported: run git refs migrate --ref-format=files",
 }
 
-// configure reads what the configuration says about the format of the repository.
-func (r *Repo) configure() error {
+// readConfig reads what the configuration says about the format of the repository.
+func (r *Repo) readConfig() error {
 	file := filepath.Join(r.common, "config")
 	text, err := readFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -35,7 +35,7 @@ func (r *Repo) configure() error {
 	if err := checkFormat(text); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	r.absent = r.absence()
+	r.missingHint = r.describeClone()
 	return nil
 }
 
@@ -66,8 +66,8 @@ func checkFormat(text string) error {
 	return nil
 }
 
-// absence says why objects may be missing and what to do about it.
-func (r *Repo) absence() string {
+// describeClone says why objects may be missing and what to do about it.
+func (r *Repo) describeClone() string {
 	for _, clone := range []struct{ pattern, text string }{
 		{"objects/pack/*.promisor", "; this is a partial clone: fetch the object there first"},
 		{"shallow", "; this is a shallow clone: git fetch --unshallow there brings its whole history"},

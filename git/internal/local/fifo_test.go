@@ -30,14 +30,14 @@ func TestNamedPipes(t *testing.T) {
 		}
 		os.Remove(file)
 		must(t, syscall.Mkfifo(file, 0o600))
-		if err := look(dir, commit); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		if err := readCommit(dir, commit); err == nil || !strings.Contains(err.Error(), "no regular file") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// look reads everything that is needed to reach a commit.
-func look(dir, commit string) error {
+// readCommit reads everything that is needed to reach a commit.
+func readCommit(dir, commit string) error {
 	r, err := local.Open(dir, 0)
 	if err != nil {
 		return err

@@ -42,18 +42,18 @@ const MaxDelta = 512 << 20
 // A Repo is an open repository. It implements [object.Database] and is safe for
 // concurrent use.
 type Repo struct {
-	dir    string   // of HEAD: differs from common in a linked worktree
-	common string   // of refs and objects
-	max    int64    // bytes of an object
-	stores []string // folders of objects: the own one, then the alternates
-	absent string   // what kind of clone this is, which explains missing objects
+	dir         string   // of HEAD: differs from common in a linked worktree
+	common      string   // of refs and objects
+	max         int64    // bytes of an object
+	objectDirs  []string // folders of objects: the own one, then the alternates
+	missingHint string   // what kind of clone this is, which explains missing objects
 
 	mu    sync.RWMutex
 	packs map[string]*pack // by the path of the index
 
-	cache sync.Mutex
-	bases map[packOffset]packedObject // cached bases of deltas
-	kept  int                         // bytes in bases
+	cacheMu     sync.Mutex
+	bases       map[packOffset]packedObject // cached bases of deltas
+	cachedBytes int                         // bytes in bases
 }
 
 // Open opens the repository at path: a working tree or the folder of a bare
@@ -70,13 +70,13 @@ func Open(path string, maxObject int64) (*Repo, error) {
 	r := &Repo{max: maxObject, packs: make(map[string]*pack), bases: make(map[packOffset]packedObject)}
 	err := r.locate(path)
 	if err == nil {
-		err = r.configure()
+		err = r.readConfig()
 	}
 	if err == nil {
-		err = r.findStores(filepath.Join(r.common, "objects"), 0)
+		err = r.findObjectDirs(filepath.Join(r.common, "objects"), 0)
 	}
 	if err == nil {
-		_, err = r.scan()
+		_, err = r.openPacks()
 	}
 	if err != nil {
 		r.Close()
@@ -148,12 +148,12 @@ func (r *Repo) locate(path string) error {
 		if !ok {
 			return fmt.Errorf("%w: the file .git names no gitdir", ErrNotRepository)
 		}
-		r.dir = under(path, strings.TrimRight(dir, "\r\n"))
+		r.dir = resolvePath(path, strings.TrimRight(dir, "\r\n"))
 	}
 	r.common = r.dir
 	text, err := readFile(filepath.Join(r.dir, "commondir"))
 	if err == nil {
-		r.common = under(r.dir, strings.TrimRight(text, "\r\n"))
+		r.common = resolvePath(r.dir, strings.TrimRight(text, "\r\n"))
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -165,23 +165,23 @@ func (r *Repo) locate(path string) error {
 	return nil
 }
 
-// under returns path; a relative path is joined to dir.
-func under(dir, path string) string {
+// resolvePath returns path; a relative path is joined to dir.
+func resolvePath(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
 	}
 	return filepath.Join(dir, path)
 }
 
-// maxStores bounds the folders of objects: each alternate can name more of them.
-const maxStores = 16
+// maxObjectDirs bounds the folders of objects: each alternate can name more of them.
+const maxObjectDirs = 16
 
-// findStores lists the folders that hold objects.
-func (r *Repo) findStores(dir string, depth int) error {
-	if len(r.stores) == maxStores || depth > 5 {
-		return fmt.Errorf("%s: more alternates than %d, or too deep", dir, maxStores)
+// findObjectDirs lists the folders that hold objects.
+func (r *Repo) findObjectDirs(dir string, depth int) error {
+	if len(r.objectDirs) == maxObjectDirs || depth > 5 {
+		return fmt.Errorf("%s: more alternates than %d, or too deep", dir, maxObjectDirs)
 	}
-	r.stores = append(r.stores, dir)
+	r.objectDirs = append(r.objectDirs, dir)
 	file := filepath.Join(dir, "info", "alternates")
 	text, err := readFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -198,7 +198,7 @@ func (r *Repo) findStores(dir string, depth int) error {
 		if line[0] == '"' {
 			return fmt.Errorf("%s: quoted paths are not supported", file)
 		}
-		if err := r.findStores(under(dir, line), depth+1); err != nil {
+		if err := r.findObjectDirs(resolvePath(dir, line), depth+1); err != nil {
 			return err
 		}
 	}

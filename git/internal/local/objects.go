@@ -50,7 +50,7 @@ func (r *Repo) Open(id object.ID) (t object.Type, size int64, content io.ReadClo
 	if err != nil {
 		return 0, 0, nil, wrap(id, err)
 	}
-	c := &checked{ReadCloser: content, id: id, left: size, hasher: object.NewHasher(id.Format())}
+	c := &verifyingReader{ReadCloser: content, id: id, left: size, hasher: object.NewHasher(id.Format())}
 	c.hasher.Begin(t, size)
 	if size == 0 {
 		if err := c.check(); err != nil {
@@ -68,9 +68,9 @@ func wrap(id object.ID, err error) error {
 	return err
 }
 
-// damaged wraps an error of reading an object in [object.ErrCorrupt]. It returns
+// corruptError wraps an error of reading an object in [object.ErrCorrupt]. It returns
 // errors of the file system unchanged.
-func damaged(err error) error {
+func corruptError(err error) error {
 	if _, ok := errors.AsType[*fs.PathError](err); ok || err == nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (r *Repo) find(id object.ID) (packOffset, *os.File, error) {
 		if err != nil || at.pack != nil {
 			return at, nil, err
 		}
-		for _, store := range r.stores {
+		for _, store := range r.objectDirs {
 			name := id.String()
 			f, err := openFile(filepath.Join(store, name[:2], name[2:]))
 			if err == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -95,9 +95,9 @@ func (r *Repo) find(id object.ID) (packOffset, *os.File, error) {
 			}
 		}
 		// Git may have moved the object into a pack meanwhile, or into another pack.
-		if open, err := r.scan(); err != nil || open == searched {
+		if open, err := r.openPacks(); err != nil || open == searched {
 			if err == nil {
-				err = fmt.Errorf("not in the repository: %w%s", fs.ErrNotExist, r.absent)
+				err = fmt.Errorf("not in the repository: %w%s", fs.ErrNotExist, r.missingHint)
 			}
 			return packOffset{}, nil, err
 		}
@@ -126,7 +126,7 @@ func openLoose(f *os.File) (t object.Type, size int64, content io.ReadCloser, er
 	z, err := zlib.NewReader(f)
 	if err != nil {
 		f.Close()
-		return 0, 0, nil, damaged(err)
+		return 0, 0, nil, corruptError(err)
 	}
 	var head []byte
 	var b [1]byte
@@ -144,18 +144,18 @@ func openLoose(f *os.File) (t object.Type, size int64, content io.ReadCloser, er
 		f.Close()
 		return 0, 0, nil, fmt.Errorf("%w: it begins with %q", object.ErrCorrupt, head)
 	}
-	return t, size, loose{z, f}, nil
+	return t, size, looseContent{z, f}, nil
 }
 
-// loose is the content of an object in a file of its own.
-type loose struct {
+// looseContent is the content of an object in a file of its own.
+type looseContent struct {
 	io.Reader
 	io.Closer
 }
 
-// A checked reads content of a known size. It returns the last byte only if the
+// A verifyingReader reads content of a known size. It returns the last byte only if the
 // content has the right ID.
-type checked struct {
+type verifyingReader struct {
 	io.ReadCloser
 	id     object.ID
 	left   int64
@@ -163,7 +163,7 @@ type checked struct {
 	err    error
 }
 
-func (c *checked) Read(p []byte) (int, error) {
+func (c *verifyingReader) Read(p []byte) (int, error) {
 	if c.err != nil {
 		return 0, c.err
 	}
@@ -177,7 +177,7 @@ func (c *checked) Read(p []byte) (int, error) {
 	case c.left == 0:
 		c.err = c.check()
 	case err != nil:
-		c.err = wrap(c.id, damaged(err))
+		c.err = wrap(c.id, corruptError(err))
 	}
 	if c.err != nil {
 		return 0, c.err
@@ -187,7 +187,7 @@ func (c *checked) Read(p []byte) (int, error) {
 
 // Close implements [io.Closer]. It closes the reader below only once, because that
 // returns to a pool.
-func (c *checked) Close() error {
+func (c *verifyingReader) Close() error {
 	if c.err == fs.ErrClosed {
 		return c.err
 	}
@@ -196,7 +196,7 @@ func (c *checked) Close() error {
 }
 
 // check compares the content that was read with the ID.
-func (c *checked) check() error {
+func (c *verifyingReader) check() error {
 	got, err := c.hasher.ID()
 	if err == nil && got != c.id {
 		err = fmt.Errorf("object %v: %w: its content is that of %v", c.id, object.ErrCorrupt, got)

@@ -37,13 +37,13 @@ type packOffset struct {
 	offset int64
 }
 
-// scan opens the packs that are not open yet. It returns how many are open
+// openPacks opens the packs that are not open yet. It returns how many are open
 // afterwards, including those that other goroutines opened; packs stay open until the
 // repository is closed.
-func (r *Repo) scan() (open int, err error) {
+func (r *Repo) openPacks() (open int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, store := range r.stores {
+	for _, store := range r.objectDirs {
 		entries, err := os.ReadDir(filepath.Join(store, "pack"))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -80,7 +80,7 @@ func openPack(base string) (*pack, error) {
 		return nil, err
 	}
 	var info fs.FileInfo
-	if err = damaged(idxfile.NewDecoder(index).Decode(p.index)); err == nil {
+	if err = corruptError(idxfile.NewDecoder(index).Decode(p.index)); err == nil {
 		info, err = p.Stat()
 	} else {
 		err = fmt.Errorf("%w: make the index anew with git index-pack", err)
@@ -99,7 +99,7 @@ func (p *pack) find(id plumbing.Hash) (offset int64, ok bool, err error) {
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
 		return 0, false, nil
 	}
-	return offset, err == nil, damaged(err)
+	return offset, err == nil, corruptError(err)
 }
 
 // header reads the header of the object at an offset. ReadObject of the scanner then
@@ -108,7 +108,7 @@ func (p *pack) header(offset int64) (*packfile.ObjectHeader, *packfile.Scanner, 
 	s := packfile.NewScanner(io.NewSectionReader(p, 0, p.size))
 	h, err := s.SeekObjectHeader(offset)
 	if err != nil {
-		return nil, nil, damaged(err)
+		return nil, nil, corruptError(err)
 	}
 	switch h.Type {
 	case plumbing.CommitObject, plumbing.TreeObject, plumbing.BlobObject, plumbing.TagObject, plumbing.OFSDeltaObject:
@@ -136,13 +136,13 @@ func (r *Repo) statPacked(at packOffset) (object.Type, int64, error) {
 	}
 	content, err := s.ReadObject()
 	if err != nil {
-		return 0, 0, damaged(err)
+		return 0, 0, corruptError(err)
 	}
 	var head [20]byte
 	n, err := io.ReadFull(content, head[:min(h.Length, int64(len(head)))])
 	content.Close()
 	if err != nil {
-		return 0, 0, damaged(err)
+		return 0, 0, corruptError(err)
 	}
 	size, err := deltaSize(head[:n])
 	for range maxChain {
@@ -183,11 +183,11 @@ func (r *Repo) openPacked(at packOffset) (object.Type, int64, io.ReadCloser, err
 		return 0, 0, nil, err
 	}
 	if h.Type.IsDelta() {
-		w, err := r.patch(at)
+		w, err := r.resolveDelta(at)
 		return w.typ, int64(len(w.data)), io.NopCloser(bytes.NewReader(w.data)), err
 	}
 	content, err := s.ReadObject()
-	return object.Type(h.Type), h.Length, content, damaged(err)
+	return object.Type(h.Type), h.Length, content, corruptError(err)
 }
 
 // A packedObject is the content of an object in a pack. It is shared and must not be changed.
@@ -196,12 +196,12 @@ type packedObject struct {
 	data []byte
 }
 
-// patch builds the object that is stored as a delta.
-func (r *Repo) patch(at packOffset) (w packedObject, err error) {
+// resolveDelta builds the object that is stored as a delta.
+func (r *Repo) resolveDelta(at packOffset) (w packedObject, err error) {
 	var chain []int64 // offsets of deltas, each based on the next
 	for w.data == nil {
 		var ok bool
-		if w, ok = r.base(at); ok {
+		if w, ok = r.cachedBase(at); ok {
 			break
 		}
 		h, _, err := at.pack.header(at.offset)
@@ -213,7 +213,7 @@ func (r *Repo) patch(at packOffset) (w packedObject, err error) {
 			if w.data, err = r.inflate(at); err != nil {
 				return w, err
 			}
-			r.keep(at, w)
+			r.cacheBase(at, w)
 		case len(chain) == maxChain:
 			return w, errChain
 		default:
@@ -229,16 +229,16 @@ func (r *Repo) patch(at packOffset) (w packedObject, err error) {
 		}
 		size, err := deltaSize(delta)
 		if err == nil {
-			err = r.affordable(size)
+			err = r.checkDeltaSize(size)
 		}
 		if err != nil {
 			return w, err
 		}
 		if w.data, err = packfile.PatchDelta(w.data, delta); err != nil {
-			return w, damaged(err)
+			return w, corruptError(err)
 		}
 		if i > 0 {
-			r.keep(at, w)
+			r.cacheBase(at, w)
 		}
 	}
 	return w, nil
@@ -248,52 +248,52 @@ func (r *Repo) patch(at packOffset) (w packedObject, err error) {
 func (r *Repo) inflate(at packOffset) ([]byte, error) {
 	h, s, err := at.pack.header(at.offset)
 	if err == nil {
-		err = r.affordable(h.Length)
+		err = r.checkDeltaSize(h.Length)
 	}
 	if err != nil {
 		return nil, err
 	}
 	content, err := s.ReadObject()
 	if err != nil {
-		return nil, damaged(err)
+		return nil, corruptError(err)
 	}
 	defer content.Close()
 	// Memory grows with the content, because the declared size cannot be trusted.
 	data := bytes.NewBuffer(make([]byte, 0, min(h.Length+bytes.MinRead, 1<<20)))
 	if n, err := data.ReadFrom(content); err != nil {
-		return nil, damaged(err)
+		return nil, corruptError(err)
 	} else if n != h.Length {
 		return nil, fmt.Errorf("%w: an object has %d bytes instead of %d", object.ErrCorrupt, n, h.Length)
 	}
 	return data.Bytes(), nil
 }
 
-// affordable returns an error if a delta, its base or its result is too large.
-func (r *Repo) affordable(size int64) error {
+// checkDeltaSize returns an error if a delta, its base or its result is too large.
+func (r *Repo) checkDeltaSize(size int64) error {
 	if limit := min(r.max, MaxDelta); size > limit {
 		return fmt.Errorf("a delta, its base or its result has %d bytes, more than the limit of %d", size, limit)
 	}
 	return nil
 }
 
-// base returns a cached base.
-func (r *Repo) base(at packOffset) (w packedObject, ok bool) {
-	r.cache.Lock()
-	defer r.cache.Unlock()
+// cachedBase returns a cached base.
+func (r *Repo) cachedBase(at packOffset) (w packedObject, ok bool) {
+	r.cacheMu.Lock()
+	defer r.cacheMu.Unlock()
 	w, ok = r.bases[at]
 	return w, ok
 }
 
-// keep caches the base of a delta, unless it is larger than an eighth of the cache.
-func (r *Repo) keep(at packOffset, w packedObject) {
+// cacheBase caches the base of a delta, unless it is larger than an eighth of the cache.
+func (r *Repo) cacheBase(at packOffset, w packedObject) {
 	if len(w.data) > cacheBytes/8 {
 		return
 	}
-	r.cache.Lock()
-	defer r.cache.Unlock()
-	if r.kept += len(w.data) + 128; r.kept > cacheBytes {
+	r.cacheMu.Lock()
+	defer r.cacheMu.Unlock()
+	if r.cachedBytes += len(w.data) + 128; r.cachedBytes > cacheBytes {
 		clear(r.bases)
-		r.kept = len(w.data) + 128
+		r.cachedBytes = len(w.data) + 128
 	}
 	r.bases[at] = w
 }

@@ -68,9 +68,9 @@ func (t *FS) Link(name string, sub *FS) {
 	}
 }
 
-// Place returns the tree that a file comes from, through any view, and its path in
+// Locate returns the tree that a file comes from, through any view, and its path in
 // that tree. The tree is nil for files of other file systems.
-func Place(info fs.FileInfo) (tree *FS, name string) {
+func Locate(info fs.FileInfo) (tree *FS, name string) {
 	e, ok := info.Sys().(*entry)
 	if !ok {
 		return nil, ""
@@ -358,7 +358,7 @@ func (t *FS) entries(id ID) ([]TreeEntry, error) {
 	list, ok := t.recent[id]
 	if !ok {
 		if list, ok = t.older[id]; ok {
-			t.keep(id, list)
+			t.cacheTree(id, list)
 		}
 	}
 	t.mu.Unlock()
@@ -368,14 +368,14 @@ func (t *FS) entries(id ID) ([]TreeEntry, error) {
 	list, err := t.readDir(id)
 	if err == nil {
 		t.mu.Lock()
-		t.keep(id, list)
+		t.cacheTree(id, list)
 		t.mu.Unlock()
 	}
 	return list, err
 }
 
-// keep adds a tree to the recent ones. The caller holds t.mu.
-func (t *FS) keep(id ID, list []TreeEntry) {
+// cacheTree adds a tree to the recent ones. The caller holds t.mu.
+func (t *FS) cacheTree(id ID, list []TreeEntry) {
 	weight := 256 + 96*len(list) // approximate memory in bytes
 	if t.weight += weight; t.recent == nil || t.weight > cacheBytes/2 {
 		t.older, t.recent, t.weight = t.recent, map[ID][]TreeEntry{}, weight

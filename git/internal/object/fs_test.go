@@ -280,7 +280,7 @@ func TestReplace(t *testing.T) {
 	fsys := object.TreeFS(d, root)
 	info, err := fs.Stat(fsys, "sub/inner.txt")
 	must(t, err)
-	if tree, name := object.Place(info); tree != fsys || name != "sub/inner.txt" {
+	if tree, name := object.Locate(info); tree != fsys || name != "sub/inner.txt" {
 		t.Errorf("it comes from %p, %s", tree, name)
 	}
 	fsys.Replace("sub/inner.txt", io.NewSectionReader(strings.NewReader("other content"), 0, 13))
@@ -297,7 +297,7 @@ func TestReplace(t *testing.T) {
 	}
 	if info, err := fs.Stat(fstest.MapFS{"a": {}}, "a"); err != nil {
 		t.Error(err)
-	} else if tree, _ := object.Place(info); tree != nil {
+	} else if tree, _ := object.Locate(info); tree != nil {
 		t.Error("a file of another file system comes from a tree")
 	}
 }
@@ -320,7 +320,7 @@ func TestLink(t *testing.T) {
 	}
 	info, err := fs.Stat(top, "z/sub/inner/file")
 	must(t, err)
-	if tree, name := object.Place(info); tree != inner || name != "file" {
+	if tree, name := object.Locate(info); tree != inner || name != "file" {
 		t.Errorf("it comes from %p, %s", tree, name)
 	}
 	for _, name := range []string{"empty/x", "z/sub/absent", "z/sub/inner/file/x", "z/sub/inner/absent/x"} {

@@ -17,7 +17,7 @@ type Totals struct {
 
 // Plus returns the totals of two trees together.
 func (t Totals) Plus(u Totals) Totals {
-	return Totals{add(t.Entries, u.Entries), add(t.Files, u.Files), add(t.Bytes, u.Bytes), add(t.Modules, u.Modules)}
+	return Totals{saturatingAdd(t.Entries, u.Entries), saturatingAdd(t.Files, u.Files), saturatingAdd(t.Bytes, u.Bytes), saturatingAdd(t.Modules, u.Modules)}
 }
 
 // Measure returns the totals of the tree root of db. A few small trees that hold each
@@ -25,19 +25,19 @@ func (t Totals) Plus(u Totals) Totals {
 // once and adds up. It fails where [TreeFS] would, for a tree as for a blob that db
 // lacks, and names the path. With lean, db may lack blobs, and Bytes is 0.
 func Measure(ctx context.Context, db Database, root ID, lean bool) (Totals, error) {
-	m := &measure{ctx: ctx, tree: TreeFS(db, root), known: make(map[ID]Totals), lean: lean}
+	m := &measure{ctx: ctx, tree: TreeFS(db, root), totals: make(map[ID]Totals), lean: lean}
 	return m.dir(root, "", 0)
 }
 
 type measure struct {
-	ctx   context.Context
-	tree  *FS
-	known map[ID]Totals
-	lean  bool
+	ctx    context.Context
+	tree   *FS
+	totals map[ID]Totals
+	lean   bool
 }
 
 func (m *measure) dir(id ID, at string, depth int) (total Totals, err error) {
-	if total, ok := m.known[id]; ok {
+	if total, ok := m.totals[id]; ok {
 		return total, nil
 	}
 	if depth > MaxDepth {
@@ -68,15 +68,15 @@ func (m *measure) dir(id ID, at string, depth int) (total Totals, err error) {
 		if err != nil {
 			return total, err
 		}
-		part.Entries = add(part.Entries, 1)
+		part.Entries = saturatingAdd(part.Entries, 1)
 		total = total.Plus(part)
 	}
-	m.known[id] = total
+	m.totals[id] = total
 	return total, nil
 }
 
-// add adds numbers that are not negative, up to the largest one.
-func add(a, b int64) int64 {
+// saturatingAdd adds numbers that are not negative, up to the largest one.
+func saturatingAdd(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
 	}

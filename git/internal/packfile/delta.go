@@ -11,25 +11,25 @@ import (
 // A delta is the size of its base, the size of its result and then instructions
 // that make the result: copy bytes of the base, or insert bytes that follow.
 
-// sinkBytes is the size of the buffer of a sink.
-const sinkBytes = 64 << 10
+// resultBufferBytes is the size of the buffer of a resultWriter.
+const resultBufferBytes = 64 << 10
 
-// A sink hashes the result of a delta and writes it to the spool.
-type sink struct {
-	spool  io.WriterAt
-	hasher *object.Hasher
-	buf    []byte // not written yet
-	offset int64  // of buf in the spool
-	room   int64  // bytes of the result that are still to come
+// A resultWriter hashes the result of a delta and writes it to the spool.
+type resultWriter struct {
+	spool     io.WriterAt
+	hasher    *object.Hasher
+	buf       []byte // not written yet
+	offset    int64  // of buf in the spool
+	remaining int64  // bytes of the result that are still to come
 }
 
-func (s *sink) begin(t object.Type, size, offset int64) {
-	s.buf, s.offset, s.room = s.buf[:0], offset, size
+func (s *resultWriter) begin(t object.Type, size, offset int64) {
+	s.buf, s.offset, s.remaining = s.buf[:0], offset, size
 	s.hasher.Begin(t, size)
 }
 
 // next returns a slice of up to n bytes to be filled, which then counts as written.
-func (s *sink) next(n int64) ([]byte, error) {
+func (s *resultWriter) next(n int64) ([]byte, error) {
 	if len(s.buf) == cap(s.buf) {
 		if err := s.flush(); err != nil {
 			return nil, err
@@ -38,11 +38,11 @@ func (s *sink) next(n int64) ([]byte, error) {
 	at := len(s.buf)
 	n = min(n, int64(cap(s.buf)-at))
 	s.buf = s.buf[:at+int(n)]
-	s.room -= n
+	s.remaining -= n
 	return s.buf[at:], nil
 }
 
-func (s *sink) flush() error {
+func (s *resultWriter) flush() error {
 	s.hasher.Write(s.buf)
 	_, err := s.spool.WriteAt(s.buf, s.offset)
 	s.offset += int64(len(s.buf))
@@ -78,7 +78,7 @@ func deltaError(err error) error {
 
 // apply runs the instructions of delta. Their result must have exactly the declared
 // size.
-func apply(out *sink, base io.ReaderAt, baseSize int64, delta *bufio.Reader) error {
+func apply(out *resultWriter, base io.ReaderAt, baseSize int64, delta *bufio.Reader) error {
 	for {
 		op, err := delta.ReadByte()
 		if err == io.EOF {
@@ -99,15 +99,15 @@ func apply(out *sink, base io.ReaderAt, baseSize int64, delta *bufio.Reader) err
 			return err
 		}
 	}
-	if out.room != 0 {
-		return fmt.Errorf("%w: a delta makes %d bytes less than it says", object.ErrCorrupt, out.room)
+	if out.remaining != 0 {
+		return fmt.Errorf("%w: a delta makes %d bytes less than it says", object.ErrCorrupt, out.remaining)
 	}
 	return out.flush()
 }
 
 // copyBase runs a copy instruction: the low seven bits of op say which bytes of
 // offset (4) and size (3) follow; size 0 means 64 KiB.
-func copyBase(out *sink, base io.ReaderAt, baseSize int64, delta *bufio.Reader, op byte) error {
+func copyBase(out *resultWriter, base io.ReaderAt, baseSize int64, delta *bufio.Reader, op byte) error {
 	var args [7]int64
 	for i := range args {
 		if op>>i&1 != 0 {
@@ -123,7 +123,7 @@ func copyBase(out *sink, base io.ReaderAt, baseSize int64, delta *bufio.Reader, 
 	if size == 0 {
 		size = 64 << 10
 	}
-	if offset+size > baseSize || size > out.room {
+	if offset+size > baseSize || size > out.remaining {
 		return fmt.Errorf("%w: a delta copies what its base does not have, or more than it says", object.ErrCorrupt)
 	}
 	for size > 0 {
@@ -141,8 +141,8 @@ func copyBase(out *sink, base io.ReaderAt, baseSize int64, delta *bufio.Reader, 
 }
 
 // insert runs an insert instruction of n bytes.
-func insert(out *sink, delta *bufio.Reader, n int64) error {
-	if n > out.room {
+func insert(out *resultWriter, delta *bufio.Reader, n int64) error {
+	if n > out.remaining {
 		return fmt.Errorf("%w: a delta makes more bytes than it says", object.ErrCorrupt)
 	}
 	for n > 0 {

@@ -163,7 +163,7 @@ func (p *Pack) Add(ctx context.Context, db object.Database, ids []object.ID) err
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("copy objects: %w", err)
 	}
-	p.sort()
+	p.buildIndex()
 	return nil
 }
 

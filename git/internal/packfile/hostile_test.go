@@ -31,8 +31,8 @@ func delta(base, result int64, ops string) string {
 	return string(binary.AppendUvarint(b, uint64(result))) + ops
 }
 
-// read reads a pack, checks that it leaves no file open, and returns the error.
-func read(t testing.TB, r io.Reader, o packfile.Options) error {
+// readAndClose reads a pack, checks that it leaves no file open, and returns the error.
+func readAndClose(t testing.TB, r io.Reader, o packfile.Options) error {
 	t.Helper()
 	var spools []*os.File
 	o.Temp = func() (*os.File, error) {
@@ -111,13 +111,13 @@ func TestReadHostile(t *testing.T) {
 		}(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := read(t, bytes.NewReader(data), packfile.Options{})
+			err := readAndClose(t, bytes.NewReader(data), packfile.Options{})
 			if !errors.Is(err, object.ErrCorrupt) {
 				t.Errorf("got %v, want ErrCorrupt", err)
 			}
 		})
 	}
-	err := read(t, bytes.NewReader(one(func(b *objecttest.Pack) { b.Add(7, delta(1, 1, "\x01x"), absent.Bytes()...) })), packfile.Options{})
+	err := readAndClose(t, bytes.NewReader(one(func(b *objecttest.Pack) { b.Add(7, delta(1, 1, "\x01x"), absent.Bytes()...) })), packfile.Options{})
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), absent.String()) {
 		t.Errorf("missing base: %v does not name %v", err, absent)
 	}
@@ -136,9 +136,9 @@ func sample() []byte {
 
 func TestReadTruncated(t *testing.T) {
 	whole := sample()
-	must(t, read(t, bytes.NewReader(whole), packfile.Options{}))
+	must(t, readAndClose(t, bytes.NewReader(whole), packfile.Options{}))
 	for n := range whole {
-		err := read(t, bytes.NewReader(whole[:n]), packfile.Options{})
+		err := readAndClose(t, bytes.NewReader(whole[:n]), packfile.Options{})
 		if !errors.Is(err, object.ErrCorrupt) || !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Fatalf("%d of %d bytes: %v", n, len(whole), err)
 		}
@@ -151,7 +151,7 @@ func TestReadDamaged(t *testing.T) {
 		for _, bit := range []int{i % 8, 7} {
 			damaged := bytes.Clone(whole)
 			damaged[i] ^= 1 << bit
-			err := read(t, bytes.NewReader(damaged), packfile.Options{})
+			err := readAndClose(t, bytes.NewReader(damaged), packfile.Options{})
 			var limit *packfile.LimitError
 			if !errors.Is(err, object.ErrCorrupt) && !errors.As(err, &limit) {
 				t.Fatalf("bit %d of byte %d: %v", bit, i, err)
@@ -231,7 +231,7 @@ func TestReadLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &counted{Reader: bytes.NewReader(test.data)}
-			err := read(t, r, packfile.Options{Limits: test.limits})
+			err := readAndClose(t, r, packfile.Options{Limits: test.limits})
 			var limit *packfile.LimitError
 			if errors.As(err, &limit) != (test.limit != "") || limit != nil && limit.Limit != test.limit || err == nil {
 				t.Errorf("got %v, want a LimitError about %q", err, test.limit)
@@ -265,7 +265,7 @@ func distance(n int) []byte {
 func TestReadMemory(t *testing.T) {
 	data := bomb(32*mega, 32*mega)
 	var err error
-	used := measure.Allocated(func() { err = read(t, bytes.NewReader(data), packfile.Options{}) })
+	used := measure.Allocated(func() { err = readAndClose(t, bytes.NewReader(data), packfile.Options{}) })
 	must(t, err)
 	if used > 8<<20 {
 		t.Errorf("%d bytes allocated", used)
@@ -277,7 +277,7 @@ func TestReadPassesErrorsOn(t *testing.T) {
 	whole := sample()
 	for _, n := range []int{0, 5, 20, 40, len(whole) - 3, len(whole)} {
 		r := io.MultiReader(bytes.NewReader(whole[:n]), errorReader{boom})
-		if err := read(t, r, packfile.Options{}); !errors.Is(err, boom) || errors.Is(err, object.ErrCorrupt) {
+		if err := readAndClose(t, r, packfile.Options{}); !errors.Is(err, boom) || errors.Is(err, object.ErrCorrupt) {
 			t.Errorf("after %d bytes: %v", n, err)
 		}
 	}

@@ -26,7 +26,7 @@ func newInflater(in *input) *inflater {
 func (f *inflater) begin() error {
 	var head [2]byte
 	if _, err := io.ReadFull(f.in, head[:]); err != nil {
-		return truncated(err)
+		return truncatedError(err)
 	}
 	if head[0]&0x0f != 8 || head[1]&0x20 != 0 || (uint(head[0])<<8|uint(head[1]))%31 != 0 {
 		return fmt.Errorf("%w: an object is not compressed by zlib", object.ErrCorrupt)
@@ -59,7 +59,7 @@ func (f *inflater) end() error {
 		return inflateError(err)
 	}
 	_, err := f.in.Discard(4)
-	return truncated(err)
+	return truncatedError(err)
 }
 
 // inflateError wraps errors of flate in [object.ErrCorrupt] and passes on errors of
@@ -68,5 +68,5 @@ func inflateError(err error) error {
 	if corrupt, ok := errors.AsType[flate.CorruptInputError](err); ok {
 		return fmt.Errorf("%w: an object is not compressed well: %w", object.ErrCorrupt, corrupt)
 	}
-	return truncated(err)
+	return truncatedError(err)
 }

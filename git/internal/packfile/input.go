@@ -19,11 +19,11 @@ const inputBytes = 128 << 10
 // An input reads the stream of a pack: it buffers, counts, limits and hashes it.
 type input struct {
 	*bufio.Reader
-	raw *summed
+	raw *checksumReader
 }
 
 func newInput(r io.Reader, f object.Format, limit int64) *input {
-	raw := &summed{r: r, limit: limit, size: f.Size()}
+	raw := &checksumReader{r: r, limit: limit, size: f.Size()}
 	// The trailer guards against damage, not against an attacker, who can
 	// compute it as well: plain SHA-1 will do.
 	if raw.sum = sha1.New(); f == object.SHA256 {
@@ -40,7 +40,7 @@ func (in *input) offset() int64 { return in.raw.n - int64(in.Buffered()) }
 func (in *input) finish() error {
 	trailer := make([]byte, in.raw.size)
 	if _, err := io.ReadFull(in, trailer); err != nil {
-		return truncated(err)
+		return truncatedError(err)
 	}
 	switch _, err := in.ReadByte(); {
 	case err == nil:
@@ -54,18 +54,18 @@ func (in *input) finish() error {
 	return nil
 }
 
-// truncated turns an early end of the stream into an error that says so and wraps
+// truncatedError turns an early end of the stream into an error that says so and wraps
 // [object.ErrCorrupt]. It returns other errors unchanged.
-func truncated(err error) error {
+func truncatedError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: the pack is truncated: %w", object.ErrCorrupt, io.ErrUnexpectedEOF)
 	}
 	return err
 }
 
-// A summed reads r up to a limit. It hashes everything but the last size bytes, which
+// A checksumReader reads r up to a limit. It hashes everything but the last size bytes, which
 // are the checksum of the rest.
-type summed struct {
+type checksumReader struct {
 	r     io.Reader
 	n     int64 // bytes read
 	limit int64
@@ -74,7 +74,7 @@ type summed struct {
 	tail  []byte // the last bytes read, not hashed yet
 }
 
-func (s *summed) Read(p []byte) (int, error) {
+func (s *checksumReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	if s.n += int64(n); s.n > s.limit {
 		return 0, &LimitError{"PackBytes", s.limit}

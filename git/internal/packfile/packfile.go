@@ -108,7 +108,7 @@ func Read(ctx context.Context, r io.Reader, o Options) (*Pack, error) {
 		f.Close()
 		return nil, fmt.Errorf("read pack: %w", err)
 	}
-	p.sort()
+	p.buildIndex()
 	return p, nil
 }
 
@@ -160,9 +160,9 @@ func (p *Pack) entryID(i uint32) object.ID {
 	return id
 }
 
-// sort builds the index over all entries whose object is known: deltas that are
+// buildIndex builds the index over all entries whose object is known: deltas that are
 // not resolved have no ID.
-func (p *Pack) sort() {
+func (p *Pack) buildIndex() {
 	p.order = p.order[:0]
 	for i, e := range p.entries {
 		if e.typ <= object.Tag {

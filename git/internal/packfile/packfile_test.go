@@ -161,12 +161,12 @@ func TestReadThin(t *testing.T) {
 	must(t, err)
 	defer empty.Close()
 	for name, external := range map[string]object.Database{"none": nil, "empty": empty} {
-		if err := read(t, bytes.NewReader(thin), packfile.Options{External: external}); !errors.Is(err, object.ErrCorrupt) || !errors.Is(err, fs.ErrNotExist) {
+		if err := readAndClose(t, bytes.NewReader(thin), packfile.Options{External: external}); !errors.Is(err, object.ErrCorrupt) || !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("external database %s: %v", name, err)
 		}
 	}
 	old.Close()
-	if err := read(t, bytes.NewReader(thin), packfile.Options{External: old}); !errors.Is(err, os.ErrClosed) || errors.Is(err, object.ErrCorrupt) {
+	if err := readAndClose(t, bytes.NewReader(thin), packfile.Options{External: old}); !errors.Is(err, os.ErrClosed) || errors.Is(err, object.ErrCorrupt) {
 		t.Errorf("external database that fails: %v", err)
 	}
 }
@@ -223,8 +223,8 @@ type frozen struct {
 
 func (f *frozen) Close() error { f.closed++; return nil }
 
-// empty returns a pack without objects, to which the objects ids of db are added.
-func empty(t testing.TB, db object.Database, format object.Format, temp func() (*os.File, error), ids ...object.ID) (*packfile.Pack, error) {
+// newPackWith returns a pack that holds the objects ids of db, which Add copied.
+func newPackWith(t testing.TB, db object.Database, format object.Format, temp func() (*os.File, error), ids ...object.ID) (*packfile.Pack, error) {
 	t.Helper()
 	data := []byte("PACK\x00\x00\x00\x02\x00\x00\x00\x00")
 	sum1, sum256 := sha1.Sum(data), sha256.Sum256(data)
@@ -238,7 +238,7 @@ func empty(t testing.TB, db object.Database, format object.Format, temp func() (
 func freeze(t testing.TB, db object.Database, format object.Format, ids ...object.ID) []byte {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "spool")
-	p, err := empty(t, db, format, func() (*os.File, error) { return os.Create(name) }, ids...)
+	p, err := newPackWith(t, db, format, func() (*os.File, error) { return os.Create(name) }, ids...)
 	if err == nil {
 		err = p.Freeze([]byte("a note"))
 	}
@@ -275,7 +275,7 @@ func TestFreezeAndThaw(t *testing.T) {
 }
 
 func TestAddAbsent(t *testing.T) {
-	p, err := empty(t, objecttest.Database{}, object.SHA1, nil, idOf("absent"))
+	p, err := newPackWith(t, objecttest.Database{}, object.SHA1, nil, idOf("absent"))
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent object: %v", err)
 	}

@@ -53,7 +53,7 @@ func receive(ctx context.Context, p *Pack, r io.Reader, o Options, limits Limits
 	})
 	g.Go(func() error {
 		defer close(done)
-		return sum(p, full, done)
+		return hashChunks(p, full, done)
 	})
 	g.Go(func() error {
 		for c := range done {
@@ -70,8 +70,8 @@ func receive(ctx context.Context, p *Pack, r io.Reader, o Options, limits Limits
 	return &s.deltas, nil
 }
 
-// sum computes the IDs of the objects in full and passes the chunks on to done.
-func sum(p *Pack, full <-chan *chunk, done chan<- *chunk) error {
+// hashChunks computes the IDs of the objects in full and passes the chunks on to done.
+func hashChunks(p *Pack, full <-chan *chunk, done chan<- *chunk) error {
 	h := object.NewHasher(p.format)
 	none := make([]byte, p.format.Size())
 	for c := range full {

@@ -89,13 +89,13 @@ func (r *resolver) roots() (jobs []job) {
 	for i := range r.deltas.byOffset {
 		l := r.deltas.byOffset[i]
 		if (i == 0 || r.deltas.byOffset[i-1].base != l.base) && r.pack.entries[l.base].typ <= object.Tag {
-			jobs = append(jobs, r.on(l.base))
+			jobs = append(jobs, r.jobOn(l.base))
 		}
 	}
 	if len(r.deltas.byID) == 0 {
 		return jobs
 	}
-	r.pack.sort()
+	r.pack.buildIndex()
 	for _, l := range r.deltas.byID {
 		if i, ok := r.pack.find(l.base); ok {
 			if links := r.take(l.base); len(links) > 0 {
@@ -147,8 +147,8 @@ func (r *resolver) take(base object.ID) []idLink {
 	return links[:sort.Search(len(links), func(i int) bool { return links[i].base.Compare(base) > 0 })]
 }
 
-// on returns the job of the deltas that are based on an entry.
-func (r *resolver) on(entry uint32) job {
+// jobOn returns the job of the deltas that are based on an entry.
+func (r *resolver) jobOn(entry uint32) job {
 	links := r.deltas.byOffset
 	links = links[sort.Search(len(links), func(i int) bool { return links[i].base >= entry }):]
 	links = links[:sort.Search(len(links), func(i int) bool { return links[i].base > entry })]
@@ -162,7 +162,7 @@ func (r *resolver) run(ctx context.Context, jobs []job) error {
 	for range min(runtime.GOMAXPROCS(0), maxWorkers) {
 		workers.Go(func() error {
 			m := &deltaApplier{resolver: r, delta: bufio.NewReaderSize(nil, deltaBytes)}
-			m.out = sink{spool: r.pack.spool, hasher: object.NewHasher(r.pack.format), buf: make([]byte, 0, sinkBytes)}
+			m.out = resultWriter{spool: r.pack.spool, hasher: object.NewHasher(r.pack.format), buf: make([]byte, 0, resultBufferBytes)}
 			for i := next.Add(1) - 1; i < int64(len(jobs)); i = next.Add(1) - 1 {
 				for stack := []job{jobs[i]}; len(stack) > 0; {
 					if ctx.Err() != nil {
@@ -170,7 +170,7 @@ func (r *resolver) run(ctx context.Context, jobs []job) error {
 					}
 					j := stack[len(stack)-1]
 					var err error
-					if stack, err = m.do(stack[:len(stack)-1], j); err != nil {
+					if stack, err = m.resolveJob(stack[:len(stack)-1], j); err != nil {
 						return err
 					}
 				}
@@ -186,22 +186,22 @@ type deltaApplier struct {
 	*resolver
 	buf   []byte // of the base
 	delta *bufio.Reader
-	out   sink
+	out   resultWriter
 }
 
-// do resolves the deltas of j. It appends the jobs that are ready now to jobs and
+// resolveJob resolves the deltas of j. It appends the jobs that are ready now to jobs and
 // returns the result.
-func (m *deltaApplier) do(jobs []job, j job) ([]job, error) {
+func (m *deltaApplier) resolveJob(jobs []job, j job) ([]job, error) {
 	typ, size, from, err := m.base(j)
 	if err != nil {
 		return nil, fmt.Errorf("base of a delta: %w", err)
 	}
 	made := func(entry uint32) error {
-		if err := m.make(entry, typ, size, from); err != nil {
+		if err := m.resolveDelta(entry, typ, size, from); err != nil {
 			return fmt.Errorf("object %d: %w", entry+1, err)
 		}
 		m.left.Add(-1)
-		if on := m.on(entry); len(on.byOffset)+len(on.byID) > 0 {
+		if on := m.jobOn(entry); len(on.byOffset)+len(on.byID) > 0 {
 			jobs = append(jobs, on)
 		}
 		return nil
@@ -258,8 +258,8 @@ func (m *deltaApplier) load(r io.Reader, size int64) (io.ReaderAt, error) {
 	return bytes.NewReader(m.buf[:size]), err
 }
 
-// make resolves the delta of an entry and updates the entry to the result.
-func (m *deltaApplier) make(entry uint32, typ object.Type, baseSize int64, from io.ReaderAt) error {
+// resolveDelta resolves the delta of an entry and updates the entry to the result.
+func (m *deltaApplier) resolveDelta(entry uint32, typ object.Type, baseSize int64, from io.ReaderAt) error {
 	e := &m.pack.entries[entry]
 	m.delta.Reset(io.NewSectionReader(m.pack.spool, e.offset, e.size))
 	want, err := deltaSize(m.delta)

@@ -58,7 +58,7 @@ func (s *scanner) scan() error {
 func (s *scanner) header() error {
 	var head [12]byte
 	if _, err := io.ReadFull(s.in, head[:]); err != nil {
-		return truncated(err)
+		return truncatedError(err)
 	}
 	version, total := binary.BigEndian.Uint32(head[4:]), binary.BigEndian.Uint32(head[8:])
 	if string(head[:4]) != "PACK" {
@@ -93,7 +93,7 @@ func (s *scanner) object() error {
 	case refDelta:
 		var id [32]byte
 		if _, err := io.ReadFull(s.in, id[:s.pack.format.Size()]); err != nil {
-			return truncated(err)
+			return truncatedError(err)
 		}
 		base, _ := object.IDFromBytes(id[:s.pack.format.Size()])
 		s.deltas.byID = append(s.deltas.byID, idLink{base: base, delta: index})
@@ -126,13 +126,13 @@ func (p *Pack) reserve(size int64, limits Limits) (offset int64, err error) {
 func (s *scanner) objectHeader() (e entry, err error) {
 	b, err := s.in.ReadByte()
 	if err != nil {
-		return e, truncated(err)
+		return e, truncatedError(err)
 	}
 	e.typ = object.Type(b >> 4 & 7)
 	e.size = int64(b & 15)
 	for shift := 4; b&0x80 != 0; shift += 7 {
 		if b, err = s.in.ReadByte(); err != nil {
-			return e, truncated(err)
+			return e, truncatedError(err)
 		}
 		if shift > 53 {
 			return e, fmt.Errorf("%w: an object size of more than 60 bits", object.ErrCorrupt)
@@ -150,7 +150,7 @@ func (s *scanner) baseOffset(offset int64) (uint32, error) {
 	for more := true; more; {
 		b, err := s.in.ReadByte()
 		if err != nil {
-			return 0, truncated(err)
+			return 0, truncatedError(err)
 		}
 		if distance > 1<<54 {
 			break
@@ -168,7 +168,7 @@ func (s *scanner) baseOffset(offset int64) (uint32, error) {
 
 // inflate inflates the content of an object into chunks.
 func (s *scanner) inflate(e entry) error {
-	if err := s.room(e.size); err != nil {
+	if err := s.ensureRoom(e.size); err != nil {
 		return err
 	}
 	if err := s.inflater.begin(); err != nil {
@@ -186,26 +186,26 @@ func (s *scanner) inflate(e entry) error {
 			return s.inflater.end()
 		}
 		s.full <- c
-		if err := s.take(); err != nil {
+		if err := s.nextChunk(); err != nil {
 			return err
 		}
 	}
 }
 
-// room makes sure that the chunk has room for size bytes, or is empty.
-func (s *scanner) room(size int64) error {
+// ensureRoom makes sure that the chunk has room for size bytes, or is empty.
+func (s *scanner) ensureRoom(size int64) error {
 	if c := s.chunk; c != nil {
 		if len(c.spans) == 0 || len(c.spans) < maxSpans && size <= int64(len(c.buf)-c.end) {
 			return nil
 		}
 		s.full <- c
 	}
-	return s.take()
+	return s.nextChunk()
 }
 
-// take makes a free chunk the one to fill. Sending the previous chunk never blocks,
+// nextChunk makes a free chunk the one to fill. Sending the previous chunk never blocks,
 // because the channel has room for all chunks.
-func (s *scanner) take() error {
+func (s *scanner) nextChunk() error {
 	select {
 	case s.chunk = <-s.free:
 	case <-s.ctx.Done():

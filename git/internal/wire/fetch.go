@@ -56,7 +56,7 @@ func (r *Remote) fetch(ctx context.Context, q FetchRequest) (*FetchResponse, err
 			return nil, fmt.Errorf("fetch with %s: %w", feature, ErrUnsupported)
 		}
 	}
-	s, err := r.ask(ctx, r.fetchRequest(q))
+	s, err := r.sendRequest(ctx, r.fetchRequest(q))
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (r *Remote) fetch(ctx context.Context, q FetchRequest) (*FetchResponse, err
 		p.a.release(false)
 		return nil, err
 	}
-	p.a.allow(cmp.Or(q.MaxBytes, defaultPackBytes))
+	p.a.setLimit(cmp.Or(q.MaxBytes, defaultPackBytes))
 	return p, nil
 }
 

@@ -11,17 +11,17 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// A fuzzed is a server that sends fixed bytes, whatever the request.
-type fuzzed struct{ greeting, answer string }
+// A fixedServer is a server that sends fixed bytes, whatever the request.
+type fixedServer struct{ greeting, answer string }
 
-func (f *fuzzed) String() string                     { return "fuzzed" }
-func (f *fuzzed) dial(context.Context) (conn, error) { return f, nil }
-func (f *fuzzed) ready() bool                        { return true }
-func (f *fuzzed) close()                             {}
-func (f *fuzzed) greet(context.Context) (stream, error) {
+func (f *fixedServer) String() string                     { return "fuzzed" }
+func (f *fixedServer) dial(context.Context) (conn, error) { return f, nil }
+func (f *fixedServer) ready() bool                        { return true }
+func (f *fixedServer) close()                             {}
+func (f *fixedServer) greet(context.Context) (stream, error) {
 	return &text{strings.NewReader(f.greeting)}, nil
 }
-func (f *fuzzed) ask(context.Context, []byte) (stream, error) {
+func (f *fixedServer) sendRequest(context.Context, []byte) (stream, error) {
 	return &text{strings.NewReader(f.answer)}, nil
 }
 
@@ -62,7 +62,7 @@ func FuzzRemote(f *testing.F) {
 	want, err := object.ParseID(one)
 	must(f, err)
 	f.Fuzz(func(t *testing.T, greeting, answer []byte, name string, exact bool) {
-		r := New(&fuzzed{greeting: string(greeting), answer: string(answer)}, "")
+		r := New(&fixedServer{greeting: string(greeting), answer: string(answer)}, "")
 		defer r.Close()
 		refs, err := r.Refs(t.Context(), exact, name)
 		knownError(t, err)

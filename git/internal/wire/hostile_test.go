@@ -41,7 +41,7 @@ func TestHostileGreeting(t *testing.T) {
 		{"error of access", pkt("ERR access denied\n"), wire.ErrAuth},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			client, u := serve(t, &script{greeting: tt.greeting})
+			client, u := serve(t, &scriptedServer{greeting: tt.greeting})
 			_, err := dial(context.Background(), wire.HTTP(client, u))
 			e, ok := errors.AsType[*wire.Error](err)
 			if !ok || e.Phase != wire.Advertisement || !errors.Is(err, tt.want) || strings.Contains(err.Error(), "\x1b") {
@@ -91,7 +91,7 @@ func TestHostileRefs(t *testing.T) {
 		{"prefix not valid", greeting2, "", query{false, []string{"refs/heads/a\n"}}, errAny, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			client, u := serve(t, &script{greeting: tt.greeting, refs: tt.refs})
+			client, u := serve(t, &scriptedServer{greeting: tt.greeting, refs: tt.refs})
 			r := wire.New(wire.HTTP(client, u), "")
 			refs, err := r.Refs(context.Background(), tt.q.exact, tt.q.names...)
 			if tt.want == nil {
@@ -124,9 +124,9 @@ func TestHostileNames(t *testing.T) {
 		for name := range names {
 			list += fmt.Sprintf("%04x%s %s\n", len(name)+46, ones, name)
 		}
-		s := &script{greeting: greeting2, refs: list + flush}
+		s := &scriptedServer{greeting: greeting2, refs: list + flush}
 		if version == 0 {
-			s = &script{greeting: pkt(ones+" HEAD\x00x\n") + list + flush}
+			s = &scriptedServer{greeting: pkt(ones+" HEAD\x00x\n") + list + flush}
 		}
 		client, u := serve(t, s)
 		refs, err := open(t, wire.HTTP(client, u)).Refs(context.Background(), false)
@@ -181,7 +181,7 @@ func TestHostileFetch(t *testing.T) {
 		{"version 0 truncated", first, flush + pkt("NAK\n") + band(1, "PACK"), wire.Pack, wire.ErrProtocol},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			client, u := serve(t, &script{greeting: tt.greeting, fetch: tt.fetch})
+			client, u := serve(t, &scriptedServer{greeting: tt.greeting, fetch: tt.fetch})
 			f, err := open(t, wire.HTTP(client, u)).Fetch(context.Background(), wire.FetchRequest{Wants: []object.ID{id(t, ones)}, Depth: 1})
 			if err == nil {
 				b, readErr := readAll(f)

@@ -60,9 +60,9 @@ func (t *httpTransport) dial(context.Context) (conn, error) {
 
 // An httpConn is stateless: no request depends on another.
 type httpConn struct {
-	client *http.Client
-	base   *url.URL       // where the last redirect led
-	before *http.Response // the last redirect
+	client   *http.Client
+	base     *url.URL       // where the last redirect led
+	redirect *http.Response // the last redirect
 }
 
 func (c *httpConn) ready() bool { return true }
@@ -76,7 +76,7 @@ func (c *httpConn) greet(ctx context.Context) (stream, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !redirects[resp.StatusCode] {
+		if !redirectStatuses[resp.StatusCode] {
 			if err := checkResponse(resp, typeGreeting); err != nil {
 				s.release(false)
 				return nil, err
@@ -84,8 +84,8 @@ func (c *httpConn) greet(ctx context.Context) (stream, error) {
 			c.base = baseOf(at)
 			return s, nil
 		}
-		c.before = resp
-		at, err = follow(resp)
+		c.redirect = resp
+		at, err = redirectTarget(resp)
 		s.release(false)
 		if err != nil {
 			return nil, err
@@ -94,12 +94,12 @@ func (c *httpConn) greet(ctx context.Context) (stream, error) {
 	return nil, fmt.Errorf("%w: more than %d in a row", ErrRedirect, maxRedirects)
 }
 
-func (c *httpConn) ask(ctx context.Context, body []byte) (stream, error) {
+func (c *httpConn) sendRequest(ctx context.Context, body []byte) (stream, error) {
 	s, resp, err := c.do(ctx, http.MethodPost, endpoint(c.base, "/git-upload-pack"), body)
 	if err != nil {
 		return nil, err
 	}
-	if redirects[resp.StatusCode] {
+	if redirectStatuses[resp.StatusCode] {
 		err = fmt.Errorf("%w: the server redirects a POST request", ErrRedirect)
 	} else {
 		err = checkResponse(resp, typeResult)
@@ -115,15 +115,15 @@ func (c *httpConn) ask(ctx context.Context, body []byte) (stream, error) {
 // few times: requests to git-upload-pack only read.
 func (c *httpConn) do(ctx context.Context, method string, u *url.URL, body []byte) (s *httpStream, resp *http.Response, err error) {
 	for range maxSends {
-		if s, resp, err = c.send(ctx, method, u, body); err == nil || ctx.Err() != nil || !unanswered(err) {
+		if s, resp, err = c.send(ctx, method, u, body); err == nil || ctx.Err() != nil || !endedWithoutAnswer(err) {
 			break
 		}
 	}
 	return s, resp, err
 }
 
-// unanswered reports whether the connection ended before the answer began.
-func unanswered(err error) bool {
+// endedWithoutAnswer reports whether the connection ended before the answer began.
+func endedWithoutAnswer(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
@@ -131,7 +131,7 @@ func unanswered(err error) bool {
 // it returns: that lives until it is released or aborted, and the caller attaches a
 // context to it.
 func (c *httpConn) send(ctx context.Context, method string, u *url.URL, body []byte) (*httpStream, *http.Response, error) {
-	var at progress
+	var at requestProgress
 	inner, cancel := context.WithCancel(httptrace.WithClientTrace(context.WithoutCancel(ctx), at.trace()))
 	defer context.AfterFunc(ctx, cancel)()
 	req, err := http.NewRequestWithContext(inner, method, u.String(), bytes.NewReader(body))
@@ -145,7 +145,7 @@ func (c *httpConn) send(ctx context.Context, method string, u *url.URL, body []b
 		req.Header.Set("Content-Type", typeRequest)
 		req.Header.Set("Accept", typeResult)
 	}
-	req.Response = c.before // tells the client which redirect led here
+	req.Response = c.redirect // tells the client which redirect led here
 	resp, err := c.client.Do(req)
 	if err != nil {
 		cancel()
@@ -180,9 +180,9 @@ func (s *httpStream) release(whole bool) {
 	s.Close()
 }
 
-// A progress records how far a request has come; its hooks may still be called from a
+// A requestProgress records how far a request has come; its hooks may still be called from a
 // connection attempt that outlives the request.
-type progress struct{ step atomic.Int32 }
+type requestProgress struct{ step atomic.Int32 }
 
 const (
 	stepDial int32 = iota
@@ -190,7 +190,7 @@ const (
 	stepSent
 )
 
-func (p *progress) trace() *httptrace.ClientTrace {
+func (p *requestProgress) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		TLSHandshakeStart: func() { p.step.CompareAndSwap(stepDial, stepTLS) },
 		TLSHandshakeDone: func(_ tls.ConnectionState, err error) {
@@ -202,7 +202,7 @@ func (p *progress) trace() *httptrace.ClientTrace {
 	}
 }
 
-var redirects = map[int]bool{
+var redirectStatuses = map[int]bool{
 	http.StatusMovedPermanently: true, http.StatusFound: true, http.StatusSeeOther: true,
 	http.StatusTemporaryRedirect: true, http.StatusPermanentRedirect: true,
 }
@@ -210,10 +210,10 @@ var redirects = map[int]bool{
 // credentialHeaders are those that a redirect to another origin would leak.
 var credentialHeaders = []string{"Authorization", "Cookie", "Proxy-Authorization"}
 
-// follow returns the URL to which the redirect resp moves the greeting. It applies
+// redirectTarget returns the URL to which the redirect resp moves the greeting. It applies
 // git's rule that the new URL too ends in /info/refs, and the rules on origins of
 // this package.
-func follow(resp *http.Response) (*url.URL, error) {
+func redirectTarget(resp *http.Response) (*url.URL, error) {
 	from := resp.Request.URL
 	to, err := from.Parse(resp.Header.Get("Location"))
 	if err != nil || resp.Header.Get("Location") == "" {
@@ -311,7 +311,7 @@ func wrongType(resp *http.Response, kind string) error {
 
 // explain turns the error of an HTTP client into one that tells the phase, not
 // the URL, and what to do.
-func (p *progress) explain(err error) error {
+func (p *requestProgress) explain(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err // its text repeats the URL, query and all
 	}

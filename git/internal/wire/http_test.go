@@ -37,7 +37,7 @@ func TestHungUp(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var all, left atomic.Int64
 			left.Store(tt.hangUps)
-			answering := &script{greeting: greeting2, refs: mainOnly}
+			answering := &scriptedServer{greeting: greeting2, refs: mainOnly}
 			client, u := serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				all.Add(1)
 				if left.Add(-1) >= 0 {
@@ -100,7 +100,7 @@ func TestHTTPErrors(t *testing.T) {
 					tt.h.ServeHTTP(w, r)
 					return
 				}
-				(&script{greeting: greeting2}).ServeHTTP(w, r)
+				(&scriptedServer{greeting: greeting2}).ServeHTTP(w, r)
 			}))
 			_, err = open(t, wire.HTTP(client, u)).Refs(context.Background(), false)
 			if e, ok := errors.AsType[*wire.Error](err); !strings.HasPrefix(tt.name, "result") && (!ok || !errors.Is(err, tt.kind) || e.Phase != wire.LsRefs) {
@@ -117,7 +117,7 @@ func TestHTTPCredentialsInURL(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		(&script{greeting: greeting2}).ServeHTTP(w, r)
+		(&scriptedServer{greeting: greeting2}).ServeHTTP(w, r)
 	}))
 	open(t, wire.HTTP(client, testenv.URL(t, strings.Replace(u.String(), "http://", "http://me:s3cret@", 1))))
 	for _, bad := range []string{"http://me:s3cret2@" + u.Host + "/repo.git", "http://me:s3cret2@127.0.0.1:1/repo.git", "http://me:s3cret@h/p?token=s3cret",
@@ -130,7 +130,7 @@ func TestHTTPCredentialsInURL(t *testing.T) {
 
 func TestTLSErrors(t *testing.T) {
 	secure := func(config *tls.Config) *httptest.Server {
-		s := httptest.NewUnstartedServer(&script{greeting: greeting2})
+		s := httptest.NewUnstartedServer(&scriptedServer{greeting: greeting2})
 		s.Config.ErrorLog = log.New(io.Discard, "", 0)
 		s.TLS = config
 		s.StartTLS()
@@ -138,7 +138,7 @@ func TestTLSErrors(t *testing.T) {
 		return s
 	}
 	s := secure(nil)
-	plain, plainURL := serve(t, &script{greeting: greeting2})
+	plain, plainURL := serve(t, &scriptedServer{greeting: greeting2})
 	wants := secure(&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, MaxVersion: tls.VersionTLS12}) // in TLS 1.3 the alert races with the request
 	client := func(of *httptest.Server, change func(*tls.Config)) *http.Client {
 		config := of.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
@@ -173,17 +173,17 @@ func TestTLSErrors(t *testing.T) {
 	open(t, wire.HTTP(s.Client(), testenv.URL(t, s.URL+"/repo.git")))
 }
 
-// An authorize adds credentials to every request, whatever its host.
-type authorize struct{ http.RoundTripper }
+// An authTransport adds credentials to every request, whatever its host.
+type authTransport struct{ http.RoundTripper }
 
-func (a authorize) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a authTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer s3cret")
 	return a.RoundTripper.RoundTrip(r)
 }
 
 func TestRedirects(t *testing.T) {
-	git := &script{greeting: greeting2, refs: mainOnly}
+	git := &scriptedServer{greeting: greeting2, refs: mainOnly}
 	var leaked bool
 	_, other := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		leaked = leaked || r.Header.Get("Authorization") != ""
@@ -211,13 +211,13 @@ func TestRedirects(t *testing.T) {
 			w.WriteHeader(http.StatusMovedPermanently)
 		})
 	}
-	mux.HandleFunc("GET /post.git/info/refs", (&script{greeting: greeting2}).ServeHTTP)
+	mux.HandleFunc("GET /post.git/info/refs", (&scriptedServer{greeting: greeting2}).ServeHTTP)
 	mux.HandleFunc("POST /post.git/git-upload-pack", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, other.String()+"/git-upload-pack", http.StatusTemporaryRedirect)
 	})
 	mux.Handle("/repo.git/", git)
 	anonymous, base := serve(t, mux)
-	authorized := &http.Client{Transport: authorize{anonymous.Transport}}
+	authorized := &http.Client{Transport: authTransport{anonymous.Transport}}
 	try := func(client *http.Client, path string) error {
 		r, err := dial(context.Background(), wire.HTTP(client, base.JoinPath("..", path)))
 		if err == nil {
@@ -265,7 +265,7 @@ func TestRedirects(t *testing.T) {
 // A server may lack every optional capability of version 0.
 func TestFetchUnsupported(t *testing.T) {
 	for caps, q := range map[string]wire.FetchRequest{"": {Depth: 1}, "shallow": {Depth: 1, Filter: "tree:0"}} {
-		client, u := serve(t, &script{greeting: pkt(ones+" HEAD\x00"+caps+"\n") + flush})
+		client, u := serve(t, &scriptedServer{greeting: pkt(ones+" HEAD\x00"+caps+"\n") + flush})
 		q.Wants = []object.ID{id(t, ones)}
 		if _, err := open(t, wire.HTTP(client, u)).Fetch(context.Background(), q); !errors.Is(err, wire.ErrUnsupported) {
 			t.Errorf("capabilities %q: %v", caps, err)

@@ -34,8 +34,8 @@ type pktReader struct {
 	limit int64
 }
 
-// allow sets a new budget.
-func (p *pktReader) allow(limit int64) { p.left, p.limit = limit, limit }
+// setLimit sets a new budget.
+func (p *pktReader) setLimit(limit int64) { p.left, p.limit = limit, limit }
 
 func (p *pktReader) spend(n int) error {
 	if p.left -= int64(n); p.left < 0 {

@@ -89,7 +89,7 @@ func New(t Transport, capabilities string) *Remote {
 // versions 0 and 1, over SSH, and if the server redirects.
 func (r *Remote) Capabilities() string {
 	c, ok := r.c.(*httpConn)
-	if !ok || r.g.version != 2 || c.before != nil {
+	if !ok || r.g.version != 2 || c.redirect != nil {
 		return ""
 	}
 	var b strings.Builder
@@ -166,7 +166,7 @@ func (r *Remote) Refs(ctx context.Context, exact bool, names ...string) (refs []
 		}
 	}
 	err = r.try(ctx, LsRefs, func() (err error) {
-		s := &selection{exact: exact, names: names}
+		s := &refCollector{exact: exact, names: names}
 		if r.g.version < 2 {
 			err = r.greet(ctx, s)
 		}
@@ -214,7 +214,7 @@ func (r *Remote) try(ctx context.Context, phase Phase, do func() error) error {
 
 // greet reads the greeting. A server of version 0 or 1 includes its refs, among which
 // s selects if it is not nil.
-func (r *Remote) greet(ctx context.Context, s *selection) (err error) {
+func (r *Remote) greet(ctx context.Context, s *refCollector) (err error) {
 	if r.c == nil {
 		if r.c, err = r.t.dial(ctx); err != nil {
 			return inPhase(Dial, err)
@@ -235,16 +235,16 @@ func (r *Remote) greet(ctx context.Context, s *selection) (err error) {
 	}
 	r.g, r.assumed = g, false
 	if g.version < 2 {
-		a.allow(maxRefBytes)
+		a.setLimit(maxRefBytes)
 		err = r.readAdvertised(a.pktReader, s)
 	}
 	a.release(err == nil)
 	return err
 }
 
-// ask sends a request. It connects and requests a greeting first if the connection
+// sendRequest sends a request. It connects and requests a greeting first if the connection
 // needs that.
-func (r *Remote) ask(ctx context.Context, req *request) (from stream, err error) {
+func (r *Remote) sendRequest(ctx context.Context, req *request) (from stream, err error) {
 	if r.c == nil {
 		if r.c, err = r.t.dial(ctx); err != nil {
 			return nil, inPhase(Dial, err)
@@ -255,7 +255,7 @@ func (r *Remote) ask(ctx context.Context, req *request) (from stream, err error)
 			return nil, err
 		}
 	}
-	return r.c.ask(ctx, req.b)
+	return r.c.sendRequest(ctx, req.b)
 }
 
 // command starts a request of version 2.
@@ -273,7 +273,7 @@ func (r *Remote) command(name string) *request {
 }
 
 // listRefs runs the command ls-refs of version 2.
-func (r *Remote) listRefs(ctx context.Context, s *selection) error {
+func (r *Remote) listRefs(ctx context.Context, s *refCollector) error {
 	req := r.command("ls-refs")
 	req.line("peel")
 	req.line("symrefs")
@@ -281,12 +281,12 @@ func (r *Remote) listRefs(ctx context.Context, s *selection) error {
 		req.line("ref-prefix %s", name)
 	}
 	req.flush()
-	from, err := r.ask(ctx, req)
+	from, err := r.sendRequest(ctx, req)
 	if err != nil {
 		return err
 	}
 	a := newAnswer(ctx, from, maxRefBytes)
-	a.sips = s.exact
+	a.smallReads = s.exact
 	k := pktData
 	for k == pktData && err == nil && !s.complete() {
 		var line string
@@ -301,7 +301,7 @@ func (r *Remote) listRefs(ctx context.Context, s *selection) error {
 }
 
 // addListed takes a line of an answer to ls-refs: id, name, attributes.
-func (r *Remote) addListed(s *selection, line string) (err error) {
+func (r *Remote) addListed(s *refCollector, line string) (err error) {
 	hex, rest, ok := strings.Cut(line, " ")
 	if !ok {
 		return protocolf("%.80q is not a ref", line)
@@ -329,11 +329,11 @@ func (r *Remote) addListed(s *selection, line string) (err error) {
 }
 
 // readAdvertised reads the refs of a version 0 greeting.
-func (r *Remote) readAdvertised(p *pktReader, s *selection) error {
-	if r.g.first == "" {
+func (r *Remote) readAdvertised(p *pktReader, s *refCollector) error {
+	if r.g.firstRef == "" {
 		return nil // the flush was read in place of a first ref
 	}
-	for line := r.g.first; ; {
+	for line := r.g.firstRef; ; {
 		if s != nil {
 			if err := r.addAdvertised(s, line); err != nil {
 				return err
@@ -354,7 +354,7 @@ func (r *Remote) readAdvertised(p *pktReader, s *selection) error {
 
 // addAdvertised takes a line of a version 0 greeting: id and name, where the
 // name of an annotated tag comes again with ^{} and the id it leads to.
-func (r *Remote) addAdvertised(s *selection, line string) error {
+func (r *Remote) addAdvertised(s *refCollector, line string) error {
 	hex, name, ok := strings.Cut(line, " ")
 	switch {
 	case !ok:
@@ -390,12 +390,12 @@ func (r *Remote) checkEmpty(ctx context.Context, asked bool) error {
 	}
 	req := r.command("ls-refs")
 	req.flush()
-	from, err := r.ask(ctx, req)
+	from, err := r.sendRequest(ctx, req)
 	if err != nil {
 		return err
 	}
 	a := newAnswer(ctx, from, maxGreeting)
-	a.sips = true
+	a.smallReads = true
 	k, _, err := a.line()
 	a.release(err == nil && k == pktFlush)
 	if err == nil && k == pktFlush {
@@ -415,10 +415,10 @@ func (r *Remote) parseID(s string) (object.ID, error) {
 
 // A greeting is what a server says about itself.
 type greeting struct {
-	version int
-	caps    map[string]string // capability, and the text after its "="
-	symrefs map[string]string // versions 0 and 1: symbolic refs and their targets
-	first   string            // versions 0 and 1: the first line of the refs; "" if there are none
+	version  int
+	caps     map[string]string // capability, and the text after its "="
+	symrefs  map[string]string // versions 0 and 1: symbolic refs and their targets
+	firstRef string            // versions 0 and 1: the first line of the refs; "" if there are none
 }
 
 func (g *greeting) format() object.Format {
@@ -510,12 +510,12 @@ func (g *greeting) readFirst(line string) error {
 		}
 		g.caps[name] = value
 	}
-	g.first = ref
+	g.firstRef = ref
 	return nil
 }
 
-// A selection collects the refs that are asked for.
-type selection struct {
+// A refCollector collects the refs that are asked for.
+type refCollector struct {
 	exact bool
 	names []string
 	refs  []object.Ref
@@ -523,10 +523,10 @@ type selection struct {
 }
 
 // complete reports whether nothing more can match.
-func (s *selection) complete() bool { return s.exact && len(s.refs) == len(s.names) }
+func (s *refCollector) complete() bool { return s.exact && len(s.refs) == len(s.names) }
 
 // take counts a ref that the server has named, and reports whether it is wanted.
-func (s *selection) take(name string) bool {
+func (s *refCollector) take(name string) bool {
 	s.total++
 	wanted := len(s.names) == 0
 	for _, n := range s.names {
@@ -535,7 +535,7 @@ func (s *selection) take(name string) bool {
 	return wanted && validRef(name)
 }
 
-func (s *selection) add(ref object.Ref) error {
+func (s *refCollector) add(ref object.Ref) error {
 	if len(s.refs) == maxRefs {
 		return fmt.Errorf("%w: more than %d refs match", ErrLimit, maxRefs)
 	}

@@ -151,12 +151,12 @@ func (c *sshConn) greet(ctx context.Context) (stream, error) {
 	return c.session, nil
 }
 
-func (c *sshConn) ask(ctx context.Context, body []byte) (stream, error) {
+func (c *sshConn) sendRequest(ctx context.Context, body []byte) (stream, error) {
 	defer context.AfterFunc(ctx, func() { c.network.Close() })()
 	s := c.session
 	s.idle = false
 	if _, err := s.stdin.Write(body); err != nil {
-		err = s.why(err)
+		err = s.stderrError(err)
 		s.release(false)
 		return nil, err
 	}
@@ -177,7 +177,7 @@ type sshSession struct {
 func (s *sshSession) Read(p []byte) (int, error) {
 	n, err := s.stdout.Read(p)
 	if n == 0 && err != nil {
-		err = s.why(err)
+		err = s.stderrError(err)
 	}
 	return n, err
 }
@@ -194,9 +194,9 @@ func (s *sshSession) release(whole bool) {
 	}
 }
 
-// why returns the message that a failed session wrote to its standard error, or err
+// stderrError returns the message that a failed session wrote to its standard error, or err
 // if it wrote none.
-func (s *sshSession) why(err error) error {
+func (s *sshSession) stderrError(err error) error {
 	if s.exit() == nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func parseIdentity(key, passphrase []byte) (ssh.Signer, error) {
 		}
 	}
 	if err != nil {
-		return nil, notAKey(key)
+		return nil, keyFormatError(key)
 	}
 	signer, err := ssh.NewSignerFromKey(raw)
 	if err != nil {
@@ -251,9 +251,9 @@ func parseIdentity(key, passphrase []byte) (ssh.Signer, error) {
 	return signer, nil
 }
 
-// notAKey returns an error that says why key is no private key that this package can
+// keyFormatError returns an error that says why key is no private key that this package can
 // read.
-func notAKey(key []byte) error {
+func keyFormatError(key []byte) error {
 	if _, _, _, _, err := ssh.ParseAuthorizedKey(key); err == nil {
 		return errors.New("this is a public key: the private key is needed")
 	}

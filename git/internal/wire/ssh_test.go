@@ -135,7 +135,7 @@ func TestSSHSessionErrors(t *testing.T) {
 		{"end after the greeting", testenv.SSH{Run: program(greeting2, "out of memory", 1)}, wire.LsRefs, wire.ErrRemote, "out of memory"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := everything(t.Context(), serveSSH(t, tt.server, nil).to(t, "/p"), func(wire.Phase) {})
+			err := runAllPhases(t.Context(), serveSSH(t, tt.server, nil).to(t, "/p"), func(wire.Phase) {})
 			if e, ok := errors.AsType[*wire.Error](err); !ok || e.Phase != tt.phase || tt.kind != nil && !errors.Is(err, tt.kind) ||
 				!strings.Contains(err.Error(), tt.want) || len(err.Error()) > 2000 || strings.Contains(err.Error(), "\x1b") {
 				t.Errorf("%v, want %v", err, tt.want)

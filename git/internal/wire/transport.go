@@ -19,8 +19,8 @@ type Transport interface {
 type conn interface {
 	// greet requests the server's greeting and abandons an answer that is being read.
 	greet(ctx context.Context) (stream, error)
-	// ask sends a request. It may be called only if ready returns true.
-	ask(ctx context.Context, body []byte) (stream, error)
+	// sendRequest sends a request. It may be called only if ready returns true.
+	sendRequest(ctx context.Context, body []byte) (stream, error)
 	// ready reports whether a request can be sent without a new greeting.
 	ready() bool
 	// close ends the connection and unblocks all calls that wait for it.
@@ -40,14 +40,14 @@ type stream interface {
 // An answer is a stream of pkt-lines that ends early when a context does.
 type answer struct {
 	*pktReader
-	s    stream
-	sips bool        // the answer is likely to be given up early: read little at a time
-	stop func() bool // detaches the context
+	s          stream
+	smallReads bool        // the answer is likely to be given up early: read little at a time
+	stop       func() bool // detaches the context
 }
 
-// sip is smaller than the buffer of net/http, which reads more from the network to
+// smallRead is smaller than the buffer of net/http, which reads more from the network to
 // fill a larger slice.
-const sip = 1 << 10
+const smallRead = 1 << 10
 
 func newAnswer(ctx context.Context, s stream, limit int64) *answer {
 	a := &answer{s: s, stop: context.AfterFunc(ctx, s.abort)}
@@ -56,8 +56,8 @@ func newAnswer(ctx context.Context, s stream, limit int64) *answer {
 }
 
 func (a *answer) Read(p []byte) (int, error) {
-	if a.sips {
-		p = p[:min(len(p), sip)]
+	if a.smallReads {
+		p = p[:min(len(p), smallRead)]
 	}
 	return a.s.Read(p)
 }

@@ -114,16 +114,16 @@ var (
 	mainOnly  = pkt(ones+" refs/heads/main\n") + flush // a list of refs
 )
 
-// A script is a server that answers with fixed texts. After an answer that ends in
+// A scriptedServer is a server that answers with fixed texts. After an answer that ends in
 // stall it waits until the client disconnects.
-type script struct {
+type scriptedServer struct {
 	greeting, refs, fetch string
 	stalled               chan struct{}
 }
 
 const stall = "STALL"
 
-func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *scriptedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text, kind := s.greeting, "advertisement"
 	if r.Method == http.MethodPost {
 		body, _ := io.ReadAll(r.Body)
@@ -144,7 +144,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *script) answer(request []byte) string {
+func (s *scriptedServer) answer(request []byte) string {
 	if bytes.Contains(request, []byte("command=ls-refs")) {
 		return s.refs
 	}
@@ -154,8 +154,8 @@ func (s *script) answer(request []byte) string {
 // readAll reads r byte by byte.
 func readAll(r io.Reader) ([]byte, error) { return io.ReadAll(iotest.OneByteReader(r)) }
 
-// runSSH plays the script in a session, where requests end in a flush.
-func (s *script) runSSH(ch ssh.Channel) uint32 {
+// runSSH plays the scriptedServer (or leave: "script" is a word there) in a session, where requests end in a flush.
+func (s *scriptedServer) runSSH(ch ssh.Channel) uint32 {
 	text, stalls := strings.CutSuffix(s.greeting, stall)
 	io.WriteString(ch, text)
 	if stalls {
@@ -174,9 +174,9 @@ func (s *script) runSSH(ch ssh.Channel) uint32 {
 
 var must = testenv.Must
 
-// A stalled is a test of a server that stops answering. It signals at that point, and
+// A stallTest is a test of a server that stops answering. It signals at that point, and
 // the test then cancels the context.
-type stalled struct {
+type stallTest struct {
 	name      string
 	phase     wire.Phase
 	transport func(t *testing.T, at chan struct{}) wire.Transport
@@ -188,32 +188,32 @@ func TestStalls(t *testing.T) {
 	scripts := []struct {
 		name  string
 		phase wire.Phase
-		s     script
+		s     scriptedServer
 	}{
-		{"before the greeting", wire.Advertisement, script{greeting: stall}},
-		{"in the greeting", wire.Advertisement, script{greeting: pkt(caps2) + stall}},
-		{"before the refs", wire.LsRefs, script{greeting: greeting2, refs: stall}},
-		{"in the refs", wire.LsRefs, script{greeting: greeting2, refs: pkt(ones+" refs/heads/main\n") + stall}},
-		{"in the refs of version 0", wire.LsRefs, script{greeting: version0 + stall}},
-		{"before the fetch", wire.Fetch, script{greeting: greeting2, refs: good, fetch: stall}},
-		{"before the pack", wire.Fetch, script{greeting: greeting2, refs: good, fetch: pkt("shallow-info\n") + stall}},
-		{"in the pack", wire.Pack, script{greeting: greeting2, refs: good, fetch: pkt("packfile\n") + "0100\x01PACK" + stall}},
-		{"before the end of the pack", wire.Pack, script{greeting: greeting2, refs: good, fetch: pkt("packfile\n") + band(1, "PACK") + stall}},
+		{"before the greeting", wire.Advertisement, scriptedServer{greeting: stall}},
+		{"in the greeting", wire.Advertisement, scriptedServer{greeting: pkt(caps2) + stall}},
+		{"before the refs", wire.LsRefs, scriptedServer{greeting: greeting2, refs: stall}},
+		{"in the refs", wire.LsRefs, scriptedServer{greeting: greeting2, refs: pkt(ones+" refs/heads/main\n") + stall}},
+		{"in the refs of version 0", wire.LsRefs, scriptedServer{greeting: version0 + stall}},
+		{"before the fetch", wire.Fetch, scriptedServer{greeting: greeting2, refs: good, fetch: stall}},
+		{"before the pack", wire.Fetch, scriptedServer{greeting: greeting2, refs: good, fetch: pkt("shallow-info\n") + stall}},
+		{"in the pack", wire.Pack, scriptedServer{greeting: greeting2, refs: good, fetch: pkt("packfile\n") + "0100\x01PACK" + stall}},
+		{"before the end of the pack", wire.Pack, scriptedServer{greeting: greeting2, refs: good, fetch: pkt("packfile\n") + band(1, "PACK") + stall}},
 	}
-	tests := []stalled{
+	tests := []stallTest{
 		{"http: dial", wire.Dial, func(t *testing.T, at chan struct{}) wire.Transport {
 			c := &http.Client{Transport: &http.Transport{DialContext: stalledDial(at)}}
 			return wire.HTTP(c, &url.URL{Scheme: "http", Host: "h", Path: "/p"})
 		}},
 		{"https: handshake", wire.Handshake, func(t *testing.T, at chan struct{}) wire.Transport {
 			c := &http.Client{Transport: &http.Transport{}}
-			return wire.HTTP(c, &url.URL{Scheme: "https", Host: silent(t, at), Path: "/p"})
+			return wire.HTTP(c, &url.URL{Scheme: "https", Host: silentServer(t, at), Path: "/p"})
 		}},
 		{"ssh: dial", wire.Dial, func(t *testing.T, at chan struct{}) wire.Transport {
 			return wire.SSH(wire.SSHConfig{KnownHosts: anyHost(t), Dial: stalledDial(at)}, &url.URL{Scheme: "ssh", Host: "h", Path: "/p"})
 		}},
 		{"ssh: handshake", wire.Handshake, func(t *testing.T, at chan struct{}) wire.Transport {
-			return wire.SSH(wire.SSHConfig{KnownHosts: anyHost(t)}, &url.URL{Scheme: "ssh", Host: silent(t, at), Path: "/p"})
+			return wire.SSH(wire.SSHConfig{KnownHosts: anyHost(t)}, &url.URL{Scheme: "ssh", Host: silentServer(t, at), Path: "/p"})
 		}},
 		{"ssh: session", wire.Advertisement, func(t *testing.T, at chan struct{}) wire.Transport {
 			return serveSSH(t, testenv.SSH{Ignore: func() { at <- struct{}{} }}, nil).to(t, "/p")
@@ -228,11 +228,11 @@ func TestStalls(t *testing.T) {
 		}},
 	}
 	for _, s := range scripts {
-		tests = append(tests, stalled{"http: " + s.name, s.phase, func(t *testing.T, at chan struct{}) wire.Transport {
+		tests = append(tests, stallTest{"http: " + s.name, s.phase, func(t *testing.T, at chan struct{}) wire.Transport {
 			s.s.stalled = at
 			client, u := serve(t, &s.s)
 			return wire.HTTP(client, u)
-		}}, stalled{"ssh: " + s.name, s.phase, func(t *testing.T, at chan struct{}) wire.Transport {
+		}}, stallTest{"ssh: " + s.name, s.phase, func(t *testing.T, at chan struct{}) wire.Transport {
 			s.s.stalled = at
 			return serveSSH(t, testenv.SSH{Run: s.s.runSSH}, nil).to(t, "/p")
 		}})
@@ -245,7 +245,7 @@ func TestStalls(t *testing.T) {
 			defer cancel()
 			reached := make(chan struct{})
 			go func() { <-at; <-reached; cancel() }()
-			err := everything(ctx, tr, func(p wire.Phase) {
+			err := runAllPhases(ctx, tr, func(p wire.Phase) {
 				if p == tt.phase || p == wire.Advertisement && (tt.phase == wire.Dial || tt.phase == wire.Handshake) {
 					close(reached)
 				}
@@ -262,9 +262,9 @@ func TestStalls(t *testing.T) {
 	}
 }
 
-// everything requests the greeting, the refs and a pack, and calls begin at the start
+// runAllPhases requests the greeting, the refs and a pack, and calls begin at the start
 // of each phase.
-func everything(ctx context.Context, tr wire.Transport, begin func(wire.Phase)) error {
+func runAllPhases(ctx context.Context, tr wire.Transport, begin func(wire.Phase)) error {
 	begin(wire.Advertisement)
 	begin(wire.LsRefs)
 	r := wire.New(tr, "")
@@ -298,8 +298,8 @@ func stalledDial(at chan struct{}) func(context.Context, string, string) (net.Co
 	}
 }
 
-// silent returns the address of a server that never answers.
-func silent(t *testing.T, at chan struct{}) string {
+// silentServer returns the address of a server that never answers.
+func silentServer(t *testing.T, at chan struct{}) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	t.Cleanup(func() { l.Close() })
