@@ -17,14 +17,14 @@ import (
 	"github.com/headgate-io/headgate/source/serve/api"
 )
 
-// eventFlags say which events are shown, and how.
+// eventFlags are the flags of headgate events.
 type eventFlags struct {
 	statusStoreFlags
 	query api.EventQuery
 	since string
 }
 
-// mostEvents is how many events a server is asked for at once.
+// mostEvents is the maximum number of events that one request to the server returns.
 const mostEvents = 1000
 
 func (p *program) events() *cobra.Command {
@@ -50,12 +50,13 @@ Exit codes: 0 the events were printed, 1 the server refused or cannot be reached
 	return c
 }
 
-// eventQuery returns what the flags ask for. A server selects by one reference at most.
+// eventQuery returns the query for the flags. A query selects by at most one reference; the caller
+// filters by several.
 func (f *eventFlags) eventQuery(now time.Time) (q api.EventQuery, err error) {
 	q = f.query
 	q.Filter = f.filter()
 	if len(f.refs) > 1 {
-		q.Limit = mostEvents // some of them are of others
+		q.Limit = mostEvents // the query also selects events of other objects
 	}
 	switch {
 	case f.query.Limit < 1 || f.query.Limit > mostEvents:
@@ -164,8 +165,7 @@ func (p *program) runReconcile(ctx context.Context, f *statusStoreFlags, args []
 	return s.printObjects(rows, false)
 }
 
-// reconcileAll has the server reconcile sources: each when those that it needs have
-// ended, and otherwise all at once.
+// reconcileAll makes the server reconcile sources concurrently, each after the sources that it needs.
 func (k *statusStore) reconcileAll(ctx context.Context, found []api.Source) ([]*row, error) {
 	objects, rows, ended := make([]source.Object, len(found)), make([]*row, len(found)), make([]chan struct{}, len(found))
 	for i, s := range found {
@@ -189,7 +189,7 @@ func (k *statusStore) reconcileAll(ctx context.Context, found []api.Source) ([]*
 	return rows, nil
 }
 
-// reconcileOne has the server reconcile a source, and waits for the end of its run.
+// reconcileOne makes the server reconcile a source, waits for the end of its run, and puts the result into r.
 func (k *statusStore) reconcileOne(ctx context.Context, ref source.Reference, r *row) {
 	s, ticket, err := k.client.Reconcile(ctx, ref, api.Change{By: k.user()}, time.Minute)
 	for err == nil && (s.Last == nil || s.Last.Number < ticket.Run || s.Document == "") {

@@ -96,8 +96,8 @@ func sourceTitles(wide bool) []string {
 	return []string{"OBJECT", "READY", "REVISION", "AGE", "SUSPENDED", "MESSAGE"}
 }
 
-// sourceCells returns a line of the table of sources. At the zero time it has
-// nothing that changes with time alone.
+// sourceCells returns a row of the table of sources. If now is the zero time, ages are left out, so that the row
+// changes only with the source.
 func sourceCells(s api.Source, wide bool, now time.Time) []string {
 	since := func(from, to time.Time) string {
 		if from.IsZero() || to.IsZero() {
@@ -119,7 +119,7 @@ func sourceCells(s api.Source, wide bool, now time.Time) []string {
 	return append(cells, lastMessage(s))
 }
 
-// lastMessage says why a source is not ready, or who suspended it and why.
+// lastMessage returns why a source is not ready, or who suspended it and why.
 func lastMessage(s api.Source) string {
 	hold := s.Suspension
 	switch {
@@ -139,8 +139,7 @@ func lastMessage(s api.Source) string {
 	return ""
 }
 
-// watch prints sources, and then what changes: what looks as it did is not printed
-// again.
+// watch prints sources and then their changes. It does not print a source again if its row would be the same.
 func (k *statusStore) watch(ctx context.Context) error {
 	if k.selector != "" {
 		return usage("-w takes no -l")
@@ -186,10 +185,10 @@ func (k *statusStore) watch(ctx context.Context) error {
 	})
 }
 
-// printDocument prints the document of a source, of JSON in a line.
+// printDocument prints the document of a source; JSON is printed on one line.
 func (k *statusStore) printDocument(ctx context.Context, ref source.Reference) error {
 	s, err := k.client.Source(ctx, ref)
-	if errors.Is(err, fs.ErrNotExist) { // it is gone again
+	if errors.Is(err, fs.ErrNotExist) { // deleted meanwhile
 		return nil
 	}
 	var obj source.Object
@@ -237,8 +236,8 @@ Exit codes: 0 done, 1 refused, or the server cannot be reached, 2 usage.`,
 	})
 }
 
-// hold completes a command that suspends or resumes sources, and prints them as they are
-// then. One that fails does not keep the others from it.
+// hold completes a command that suspends or resumes sources and prints their new state. If one source fails, it
+// continues with the others.
 func (p *program) hold(suspend bool, why *api.Change, c *cobra.Command) *cobra.Command {
 	f := new(statusStoreFlags)
 	f.register(p, c)
@@ -306,7 +305,7 @@ func (k *statusStore) change(ctx context.Context, ref source.Reference, why api.
 	if err != nil {
 		return s, err
 	}
-	if g, ok := obj.(*source.ArtifactGenerator); ok { // with what it makes
+	if g, ok := obj.(*source.ArtifactGenerator); ok { // change the objects that it makes as well
 		for _, out := range g.Plan().Needs {
 			if _, err := k.change(ctx, out, why, suspend); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return s, err
@@ -357,7 +356,7 @@ func (p *program) runDelete(ctx context.Context, f *statusStoreFlags, force bool
 		defer lock.Release()
 	}
 	ledger := ledgerOf(f.store)
-	found, err := ledger.References() // also of documents that cannot be read
+	found, err := ledger.References() // includes objects whose document cannot be read
 	found = slices.DeleteFunc(found, func(ref source.Reference) bool {
 		var labels map[string]string
 		if f.selector != "" {

@@ -91,7 +91,7 @@ Exit codes: 0 stopped by a signal, 1 it cannot listen or use its store, 2 usage.
 	return c
 }
 
-// check refuses flags that cannot be meant.
+// check returns an error for invalid values and combinations of flags.
 func (f *serveFlags) check() error {
 	for _, file := range f.files {
 		if file == "-" {
@@ -114,11 +114,10 @@ func (f *serveFlags) check() error {
 	}), f.listenFlags.check())
 }
 
-// closing closes what a function opened when it ends with an error or none.
+// closing is deferred: it calls closer and joins its error to *err.
 func closing(err *error, closer func() error) { *err = errors.Join(*err, closer()) }
 
-// runServe serves until ctx ends. What is cut off then, after its grace, is no
-// failure.
+// runServe serves until ctx ends. Requests that are cut off then, after the grace time, are logged but not an error.
 func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 	log := f.log(p.stderr)
 	problem := func(of string) func(error) { return func(err error) { log.Warn(of, "problem", err.Error()) } }
@@ -143,7 +142,7 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 	if err != nil {
 		return listenError(err)
 	}
-	defer l.Close() // if it does not come so far that l serves, which closes it
+	defer l.Close() // for errors before l.Serve, which closes it otherwise
 	note.URL = l.URL
 	if err := lock.Tell(note); err != nil {
 		return err
@@ -185,8 +184,7 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 	return errors.Join(err, late)
 }
 
-// serveConfig returns what the flags say of a server, once all of them are checked.
-// It makes nothing.
+// serveConfig checks the flags and returns the configuration of the server. It creates no files.
 func (p *program) serveConfig(f *serveFlags, problem func(string) func(error)) (c serve.Config, err error) {
 	if err := errors.Join(f.check(), checkDir("secrets", f.secrets, "a directory of Secrets")); err != nil {
 		return c, err
@@ -198,7 +196,7 @@ func (p *program) serveConfig(f *serveFlags, problem func(string) func(error)) (
 	}
 	c = f.config
 	c.BaseURL, c.Grace, c.OpenMetrics = f.baseURL, f.at.Grace, f.openMetrics
-	c.Jitter, c.Scrub = cmp.Or(f.jitter/100, -1), cmp.Or(c.Scrub, -1) // 0 is their default, and below is none
+	c.Jitter, c.Scrub = cmp.Or(f.jitter/100, -1), cmp.Or(c.Scrub, -1) // in a Config 0 means the default, and a negative value means none
 	c.Notify.Proxy = http.ProxyFromEnvironment
 	c.Notify.Instance, _ = os.Hostname()
 	if c.Env, err = p.environment(&f.sourceFlags, nil); err != nil {
@@ -222,7 +220,7 @@ func (p *program) serveConfig(f *serveFlags, problem func(string) func(error)) (
 	return c, nil
 }
 
-// receivers adds the addresses that events are posted to, and their Secrets.
+// receivers adds the receivers of --events-addr and --events-file to c.
 func (f *serveFlags) receivers(c *notify.Config) error {
 	for _, text := range f.eventURLs {
 		r, err := notify.ParseReceiver(text)
@@ -246,7 +244,7 @@ func (f *serveFlags) receivers(c *notify.Config) error {
 	return nil
 }
 
-// listenFlags say where a server listens, and who may call it.
+// listenFlags are the flags for the address of a server and the authentication of callers.
 type listenFlags struct {
 	at          httpserve.Endpoint
 	baseURL     string
@@ -254,13 +252,13 @@ type listenFlags struct {
 	openMetrics bool
 }
 
-// listenWords are what differs between servers.
+// listenWords are the defaults and help texts that differ between servers.
 type listenWords struct {
-	addr    string // the default
-	baseURL string // what it is for
-	open    string // what any client can do where no token is asked for
+	addr    string // default of --addr
+	baseURL string // what --base-url is for
+	open    string // what any client can do if no token is needed
 	grace   time.Duration
-	ending  string // what has that long
+	ending  string // what grace limits
 }
 
 func (f *listenFlags) register(c *cobra.Command, words listenWords) {
@@ -277,7 +275,7 @@ func (f *listenFlags) register(c *cobra.Command, words listenWords) {
 	spanVar(c, &f.at.Grace, "shutdown-grace", words.grace, "time limit for "+words.ending+" when it is stopped")
 }
 
-// guarded reports whether callers have to say who they are.
+// guarded reports whether callers must authenticate.
 func (f *listenFlags) guarded() bool { return f.tokens != "" || f.at.ClientCA != "" }
 
 func (f *listenFlags) check() error {
@@ -296,7 +294,7 @@ func checkHostPort(addr string) error {
 	return nil
 }
 
-// checkWebURL wants the URL of a server as the value of a flag, or "".
+// checkWebURL returns an error unless text, the value of a flag, is the URL of a server or "".
 func checkWebURL(flag, text string) error {
 	u, err := url.Parse(text)
 	if text != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
@@ -305,7 +303,7 @@ func checkWebURL(flag, text string) error {
 	return nil
 }
 
-// listenError says which flag helps.
+// listenError adds to an error of listening which flag helps.
 func listenError(err error) error {
 	var network *net.OpError
 	switch {
@@ -321,12 +319,12 @@ func listenError(err error) error {
 	return err
 }
 
-// hangUp returns the context of a server, to be ended by the function. A SIGHUP
-// ends it where the log goes to a terminal, which has been closed then. Elsewhere
-// it is ignored: servers read their files again without being told.
+// hangUp returns the context of a server; the caller calls the function at the end. If the log goes to a
+// terminal, SIGHUP ends the context, because the terminal was closed. Otherwise SIGHUP is ignored: servers
+// reload their files without a signal.
 func (p *program) hangUp(ctx context.Context, log *slog.Logger) (context.Context, context.CancelFunc) {
 	switch {
-	case signal.Ignored(syscall.SIGHUP): // as nohup starts a process
+	case signal.Ignored(syscall.SIGHUP): // by nohup, for example
 	case isTerminal(p.stderr):
 		return signal.NotifyContext(ctx, syscall.SIGHUP)
 	default:

@@ -1,7 +1,7 @@
-// Package call sends the requests of the clients of this module's own servers.
+// Package call sends requests to the servers of this module, for their clients.
 //
-// Redirects are followed within the origin of the server alone, and only when
-// they repeat the request. Answers are bounded. Errors never show the token.
+// It follows redirects only within the origin of the server, and only if they repeat the request.
+// The size of answers is limited. Errors never contain the token.
 package call
 
 import (
@@ -27,19 +27,19 @@ const (
 	prefix       = "/api/v1/"
 	maxAnswer    = 64 << 20 // bytes of a JSON answer
 	maxProblem   = 64 << 10 // bytes of an error answer
-	maxReason    = 2000     // bytes of its reason
+	maxReason    = 2000     // bytes of the reason in an error answer
 	maxRedirects = 10
 )
 
 // A Server is the address and credentials of a headgate server.
 type Server struct {
-	Name   string       // what it is, as test runner
-	URL    string       // base, as http://127.0.0.1:8080; a path prefix stays
-	Socket string       // path of its socket; URL is not used then
+	Name   string       // of the server in errors, such as test runner
+	URL    string       // base URL, as http://127.0.0.1:8080, possibly with a path prefix
+	Socket string       // path of its socket, used instead of URL; "" for none
 	Token  string       // sent as bearer token; "" for none
-	HTTP   *http.Client // nil for one of its own
+	HTTP   *http.Client // nil for a client without a proxy
 
-	Problem func(status int, reason string) error // makes the error of an answer from 300 on
+	Problem func(status int, reason string) error // returns the error for an answer with a status of 300 or more
 }
 
 // A Request is one call of the API.
@@ -51,7 +51,7 @@ type Request struct {
 	Accept string // default application/json
 }
 
-// Join returns the path of segments, "" when one of them cannot be in a path.
+// Join escapes segments and joins them to a path. It returns "" if a segment is "", "." or "..".
 func Join(segments ...string) string {
 	escaped := make([]string, len(segments))
 	for i, s := range segments {
@@ -63,8 +63,8 @@ func Join(segments ...string) string {
 	return strings.Join(escaped, "/")
 }
 
-// JSON makes a request and decodes its answer. It returns the status of the
-// answer. Operation begins the error.
+// JSON sends a request, decodes the answer into answer and returns its status. The error begins with
+// operation.
 func (s Server) JSON(ctx context.Context, operation string, r Request, answer any) (int, error) {
 	resp, err := s.Send(ctx, r)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s Server) JSON(ctx context.Context, operation string, r Request, answer an
 	return resp.StatusCode, s.Failed(operation, err)
 }
 
-// Failed returns err as an error of an operation; nil stays nil.
+// Failed prepends operation to err and redacts the token in it; nil stays nil.
 func (s Server) Failed(operation string, err error) error {
 	if err == nil {
 		return nil
@@ -92,8 +92,8 @@ func (s Server) Failed(operation string, err error) error {
 	return redact.Error(fmt.Errorf("%s: %w", operation, err), s.Token)
 }
 
-// Send makes a request. The caller closes the body of the answer, whose status
-// is below 300.
+// Send sends a request. If the status of the answer is below 300, the caller closes its body. Otherwise the
+// error is that of s.Problem.
 func (s Server) Send(ctx context.Context, r Request) (*http.Response, error) {
 	req, err := s.prepare(ctx, r)
 	if err != nil {
@@ -102,7 +102,7 @@ func (s Server) Send(ctx context.Context, r Request) (*http.Response, error) {
 	resp, err := s.client().Do(req)
 	if err != nil {
 		if outer, is := errors.AsType[*url.Error](err); is {
-			err = outer.Err // what it adds is the URL
+			err = outer.Err // without the URL, which is added below in redacted form
 		}
 		return nil, fmt.Errorf("%s: %w", cmp.Or(s.Socket, redact.URL(req.URL)), err)
 	}
@@ -146,8 +146,7 @@ func (s Server) prepare(ctx context.Context, r Request) (*http.Request, error) {
 	return req, err
 }
 
-// client returns the HTTP client, which follows redirects within one origin
-// that repeat the request.
+// client returns the HTTP client, which follows redirects only within one origin and only if they repeat the request.
 func (s Server) client() *http.Client {
 	own := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	switch {
@@ -172,7 +171,7 @@ func (s Server) client() *http.Client {
 	return &own
 }
 
-// reason reads why an answer is an error, "" when it does not tell.
+// reason reads the reason in an error answer, "" if there is none.
 func reason(resp *http.Response) string {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
 	var p struct {
@@ -185,7 +184,7 @@ func reason(resp *http.Response) string {
 	return redact.Excerpt(p.Reason, maxReason)
 }
 
-// Status returns the text of an error of an answer.
+// Status returns the text of an error for an answer with a status and a reason, which may be "".
 func Status(status int, reason string) string {
 	text := fmt.Sprintf("status %d", status)
 	if reason == "" {

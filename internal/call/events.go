@@ -16,9 +16,9 @@ import (
 
 const maxEvent = 1 << 20 // bytes of an event of a stream
 
-// stream makes a request for a stream of events and calls each with their data, until ctx ends, each returns an
-// error, or the stream breaks: the error wraps io.ErrUnexpectedEOF when it ended. Begun is called when there is a
-// stream; its error ends the stream.
+// stream requests a stream of events and calls each with the data of every event, until ctx ends, each returns an
+// error, or the stream breaks. It calls begun when the stream is established; an error of begun ends the stream.
+// The error wraps io.ErrUnexpectedEOF if the server ended the stream.
 func (s Server) stream(ctx context.Context, r Request, begun func() error, each func(data []byte) error) error {
 	r.Accept = "text/event-stream"
 	resp, err := s.Send(ctx, r)
@@ -35,24 +35,24 @@ func (s Server) stream(ctx context.Context, r Request, begun func() error, each 
 	return events(resp.Body, each)
 }
 
-// Times between two attempts to connect, of which half is left to chance.
+// First and maximum delay between two attempts to connect. The actual delay varies by half of it at random.
 const (
 	firstPause = 250 * time.Millisecond
 	lastPause  = 15 * time.Second
 )
 
-// A Following is a stream that is connected again when it breaks.
+// A Following is a stream that is reconnected when it breaks.
 type Following struct {
-	Operation string                   // begins errors
-	Request   func(again bool) Request // what is asked for; again says that there was a stream before
-	Begun     func() error             // is called when there is a stream, which its error breaks; nil for nothing
-	Each      func(data []byte) error  // is called with the data of an event
-	Lost      func(error)              // is told why a stream is lost, and with nil that there is one again; nil for nothing
+	Operation string                   // prefix of errors
+	Request   func(again bool) Request // returns the request; again is true once there was a stream
+	Begun     func() error             // called when a stream is established; an error breaks the stream; nil for none
+	Each      func(data []byte) error  // called with the data of each event
+	Lost      func(error)              // called when a stream breaks, and with nil when it is established again; nil for none
 }
 
-// Follow reads a stream until ctx ends, which is no error, Each returns an
-// error, or the server refuses it with a [Refusal] that stays. A server that
-// cannot be reached in the first place ends it as well.
+// Follow reads a stream, and reconnects when it breaks. It returns nil when ctx ends, and the error of Each if that
+// fails. It also fails if the first attempt to connect fails, if the server refuses the request with a [Refusal]
+// that is not transient, or if the answer is not a stream of events.
 func (s Server) Follow(ctx context.Context, f Following) error {
 	ever, lost := false, false
 	tell := func(err error) {
@@ -94,17 +94,17 @@ func (s Server) Follow(ctx context.Context, f Following) error {
 	}
 }
 
-// A Refusal is the error of an answer. A transient one may be another next time.
+// A Refusal is the error for an error answer. If it is transient, the same request may succeed later.
 type Refusal interface {
 	error
-	Transient() bool // not Temporary, which errors of package net have
+	Transient() bool // not named Temporary, which errors of package net have
 }
 
-// errNoStream is an answer that is no stream of events.
+// errNoStream is the error for an answer that is not a stream of events.
 var errNoStream = errors.New("the answer is no stream of events")
 
-// events calls each with the data of each event of a stream (HTML, 9.2.6, without carriage returns alone as ends of
-// lines). It returns the first error of each, and io.ErrUnexpectedEOF when the stream ends.
+// events calls each with the data of every event of a stream (HTML, 9.2.6, except that a carriage return alone does
+// not end a line). It returns the first error of each, and an error that wraps io.ErrUnexpectedEOF when the stream ends.
 func events(r io.Reader, each func(data []byte) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxEvent)

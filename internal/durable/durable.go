@@ -1,6 +1,6 @@
-// Package durable does with files what package os leaves to each system: locks
-// that end with the process, the numbers by which systems know files, and
-// directories whose entries survive a crash.
+// Package durable provides file operations that package os lacks: locks that end with the process,
+// stamps that detect changes of files, atomic replacement of files, and directory entries that
+// survive a crash.
 package durable
 
 import (
@@ -11,9 +11,8 @@ import (
 	"path/filepath"
 )
 
-// Replace makes data the content of a file, of mode 0600. A reader
-// finds the old content or the new, also after a crash. Only one process may call it
-// for a file at a time.
+// Replace atomically replaces the content of a file, whose mode becomes 0600. Readers find either the old
+// content or the new, even after a crash. Only one process may call it for a file at a time.
 func Replace(file string, data []byte) error {
 	root, err := os.OpenRoot(filepath.Dir(file))
 	if err != nil {
@@ -23,10 +22,10 @@ func Replace(file string, data []byte) error {
 	return ReplaceIn(root, filepath.Base(file), data)
 }
 
-// ReplaceIn does what [Replace] does with a file below root. It makes missing directories.
+// ReplaceIn is like [Replace] for a file below root. It creates missing directories.
 func ReplaceIn(root *os.Root, name string, data []byte) error {
 	temp := Temp(name)
-	root.Remove(temp) // of a process that was killed
+	root.Remove(temp) // left by a killed process
 	var f *os.File
 	err := InDir(root, path.Dir(name), func() (err error) {
 		f, err = root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -45,8 +44,8 @@ func ReplaceIn(root *os.Root, name string, data []byte) error {
 	return SyncUp(root, path.Dir(name))
 }
 
-// InDir calls do, which makes an entry of a directory below root, and makes the
-// directory if it is missing, also while another process removes it because it is empty.
+// InDir calls do, which creates an entry in a directory below root. If the directory is missing, InDir
+// creates it and calls do again. It copes with another process that removes the directory because it is empty.
 func InDir(root *os.Root, dir string, do func() error) (err error) {
 	for range 100 {
 		if err = do(); !errors.Is(err, fs.ErrNotExist) {
@@ -59,11 +58,11 @@ func InDir(root *os.Root, dir string, do func() error) (err error) {
 	return err
 }
 
-// Temp returns the name of a file while [ReplaceIn] writes it. It is always the
-// same, so that a crash leaves at most one.
+// Temp returns the name of the temporary file that [ReplaceIn] writes. It is always the same for a file,
+// so that crashes leave at most one.
 func Temp(name string) string { return path.Join(path.Dir(name), "."+path.Base(name)) }
 
-// SyncUp makes the entries of a directory below root, and of all those above it, durable.
+// SyncUp syncs the entries of a directory below root, and of all its parent directories up to root, to disk.
 func SyncUp(root *os.Root, dir string) error {
 	for ; ; dir = path.Dir(dir) {
 		d, err := root.Open(dir)
@@ -76,7 +75,7 @@ func SyncUp(root *os.Root, dir string) error {
 	}
 }
 
-// SyncPath makes the entries of the directory at a path durable.
+// SyncPath syncs the entries of the directory at a path to disk.
 func SyncPath(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// TryLock takes the exclusive lock of f if it is free. It ends with the
-// descriptor, so also with the process.
+// TryLock takes the exclusive lock of f if it is free, and reports whether it did. Closing f releases the
+// lock, and so does the end of the process.
 func TryLock(f *os.File) (bool, error) {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -21,5 +21,5 @@ func TryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// SyncDir makes the entries of a directory durable.
+// SyncDir syncs the entries of a directory to disk.
 func SyncDir(d *os.File) error { return d.Sync() }

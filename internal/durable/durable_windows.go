@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-const lockOffset = 0x7fffffff // high half: beyond any content, which a lock would make unreadable
+const lockOffset = 0x7fffffff // high half: beyond any content, because a lock makes its range unreadable
 
-// TryLock takes the exclusive lock of f if it is free. It ends with the
-// handle, so also with the process.
+// TryLock takes the exclusive lock of f if it is free, and reports whether it did. Closing f releases the
+// lock, and so does the end of the process.
 func TryLock(f *os.File) (bool, error) {
 	at := windows.Overlapped{OffsetHigh: lockOffset}
 	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at)

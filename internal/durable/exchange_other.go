@@ -4,5 +4,5 @@ package durable
 
 import "errors"
 
-// Exchange makes two existing directories change places, which this system cannot.
+// Exchange returns [errors.ErrUnsupported]: this system cannot exchange directories atomically.
 func Exchange(a, b string) error { return errors.ErrUnsupported }

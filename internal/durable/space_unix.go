@@ -7,14 +7,12 @@ import (
 	"syscall"
 )
 
-// NoSpace reports whether err is a write that failed because the volume, or the
-// share of it that the user may have, is full.
+// NoSpace reports whether err means that the volume, or the quota of the user on it, is full.
 func NoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// Volume returns how many bytes the volume of a directory holds in all, and how many
-// are free for this user.
+// Volume returns the size of the volume of a directory, and the space that is free for this user, in bytes.
 func Volume(dir string) (size, free int64, err error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {

@@ -6,14 +6,12 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// NoSpace reports whether err is a write that failed because the volume, or the
-// share of it that the user may have, is full.
+// NoSpace reports whether err means that the volume, or the quota of the user on it, is full.
 func NoSpace(err error) bool {
 	return errors.Is(err, windows.ERROR_HANDLE_DISK_FULL) || errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)
 }
 
-// Volume returns how many bytes the volume of a directory holds in all, and how many
-// are free for this user.
+// Volume returns the size of the volume of a directory, and the space that is free for this user, in bytes.
 func Volume(dir string) (size, free int64, err error) {
 	name, err := windows.UTF16PtrFromString(dir)
 	if err != nil {

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// A Stamp tells one content of a file from another without reading it: what is
-// known of a file that was not read again. The zero Stamp is that of no file.
+// A Stamp detects changes of the content of a file without reading it: if two stamps differ, the file may
+// have changed. The zero Stamp stands for a missing file.
 type Stamp struct {
 	size           int64
 	modified       int64  // nanoseconds
-	changed        int64  // of the inode, in nanoseconds, where the system tells it
-	device, number uint64 // of the file, where the system tells them
+	changed        int64  // of the inode, in nanoseconds; 0 if the system does not provide it
+	device, number uint64 // of the file; 0 if the system does not provide them
 }
 
-// tick is the coarsest unit in which file systems write the time of a change.
+// tick is the coarsest resolution of modification times of file systems.
 const tick = 2 * time.Second
 
 // StampOf returns the stamp of the file that info describes.
@@ -25,12 +25,12 @@ func StampOf(info fs.FileInfo) Stamp {
 	return s
 }
 
-// String returns what of the stamp also another process can compare: size, time
-// and number of the file. Device numbers change when a disk is mounted again.
+// String returns the part of the stamp that other processes can compare: size, modification time and number
+// of the file. It omits the device number, which changes when a disk is mounted again.
 func (s Stamp) String() string { return fmt.Sprintf("%d %d %d", s.size, s.modified, s.number) }
 
-// Settled reports whether a change after now gets another stamp for certain.
-// One that follows another within the same tick of the clock may not.
+// Settled reports whether any change after now certainly results in another stamp. That is not the case
+// if the last change is so recent that another one may get the same time.
 func (s Stamp) Settled(now time.Time) bool {
 	return now.UnixNano()-max(s.modified, s.changed) > int64(tick)
 }

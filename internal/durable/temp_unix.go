@@ -4,8 +4,7 @@ package durable
 
 import "os"
 
-// TempFile creates a file without a name: it is gone when it is closed, even
-// by a crash.
+// TempFile creates a temporary file without a name. It disappears when it is closed, even by a crash.
 func TempFile() (*os.File, error) {
 	f, err := os.CreateTemp("", "headgate-*")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// TempFile creates a file that is gone when it is closed, even by a crash.
+// TempFile creates a temporary file that disappears when it is closed, even by a crash.
 func TempFile() (*os.File, error) {
 	f, err := os.CreateTemp("", "headgate-*")
 	if err != nil {

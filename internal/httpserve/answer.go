@@ -20,14 +20,14 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
-// answerTime is how long a request may take to come, and what is written of an answer
-// to be taken.
+// answerTime is the time limit for receiving the header or body of a request, and for the client to
+// read each written piece of an answer.
 const answerTime = 30 * time.Second
 
 // A Refusal is an error with the status of its answer.
 type Refusal struct {
 	Status int
-	Err    error // fit to be shown to the caller
+	Err    error // safe to show to the caller
 }
 
 func (r *Refusal) Error() string { return r.Err.Error() }
@@ -35,15 +35,15 @@ func (r *Refusal) Error() string { return r.Err.Error() }
 // Unwrap returns the cause.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// Refuse returns a refusal.
+// Refuse returns a [*Refusal] with a formatted error.
 func Refuse(status int, format string, values ...any) error {
 	return &Refusal{status, fmt.Errorf(format, values...)}
 }
 
-// ErrNothing is the refusal of a path that there is not.
+// ErrNothing is the refusal of a path that does not exist.
 var ErrNothing = Refuse(http.StatusNotFound, "there is nothing at this path")
 
-// A Writer remembers what was answered, and gives each piece of it a time to be taken.
+// A Writer records the status and size of an answer, and renews the write deadline for each piece of it.
 type Writer struct {
 	http.ResponseWriter
 	Status int   // 0 until the answer has begun
@@ -52,15 +52,15 @@ type Writer struct {
 	control *http.ResponseController
 }
 
-// Answering returns w as a Writer, and gives the body of the request its time to come.
-// A connection on which it does not come ends.
+// Answering returns w as a [Writer] and sets the deadline for reading the body of the request. If the body
+// does not arrive in time, the connection is closed.
 func Answering(w http.ResponseWriter, r *http.Request) *Writer {
 	a := &Writer{ResponseWriter: w, control: http.NewResponseController(w)}
 	if r.ContentLength != 0 {
-		a.control.SetReadDeadline(time.Now().Add(answerTime)) // where that is not possible the server has one
+		a.control.SetReadDeadline(time.Now().Add(answerTime)) // if w does not support it, the deadline of the server applies
 	}
 	if r.Header["Expect"] != nil {
-		a.control.SetWriteDeadline(time.Time{}) // that of the answer before: net/http is to write before there is one
+		a.control.SetWriteDeadline(time.Time{}) // clears that of the previous answer: net/http writes 100 Continue first
 	}
 	return a
 }
@@ -74,10 +74,10 @@ func (a *Writer) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// writePiece is how much is written before there is a new deadline, in bytes.
+// writePiece is the number of bytes that are written before the deadline is renewed.
 const writePiece = 64 << 10
 
-// begin begins the answer, unless it has begun, and gives the next piece of it its time to be taken.
+// begin writes the header, unless it was written, and renews the deadline for the next piece.
 func (a *Writer) begin() {
 	if a.Status == 0 {
 		a.WriteHeader(http.StatusOK)
@@ -98,11 +98,11 @@ func (a *Writer) Write(p []byte) (n int, err error) {
 	}
 }
 
-// filePiece is how much of a file is sent before there is a new deadline, in bytes.
+// filePiece is the number of bytes of a file that are sent before the deadline is renewed.
 const filePiece = 1 << 20
 
-// ReadFrom implements [io.ReaderFrom]: what a limited reader has, such as a file of
-// net/http, is given to the connection, which sends it without a copy in this process.
+// ReadFrom implements [io.ReaderFrom]. It passes the content of an [io.LimitedReader], which net/http uses for
+// files, to the connection, which can send a file without copying it through this process.
 func (a *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 	limited, known := r.(*io.LimitedReader)
 	if _, direct := a.ResponseWriter.(io.ReaderFrom); !known || !direct {
@@ -123,17 +123,17 @@ func (a *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 	return n, err
 }
 
-// FlushError is for [http.ResponseController].
+// FlushError is called by [http.ResponseController].
 func (a *Writer) FlushError() error {
 	a.begin()
 	return a.control.Flush()
 }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap is called by [http.ResponseController].
 func (a *Writer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// Send writes a whole answer, which nothing may keep. Its last byte leaves when the
-// handler has returned: what the handler does next, callers find done.
+// Send writes a complete answer, which must not be cached. The last byte is sent only when the handler has
+// returned, so a client that has the answer can rely on what the handler does after Send.
 func Send(w http.ResponseWriter, status int, kind string, body []byte) error {
 	header := w.Header()
 	header["X-Content-Type-Options"] = []string{"nosniff"}
@@ -156,10 +156,10 @@ func Send(w http.ResponseWriter, status int, kind string, body []byte) error {
 	return err
 }
 
-// keptBytes is how much of an answer net/http keeps until its handler has returned, at least.
+// keptBytes is the number of bytes that net/http buffers at least until the handler returns.
 const keptBytes = 1 << 10
 
-// Text answers with a text, "" for no body.
+// Text answers with plain text; "" sends no body.
 func Text(w http.ResponseWriter, status int, body string) error {
 	return Send(w, status, "text/plain; charset=utf-8", []byte(body))
 }
@@ -173,10 +173,10 @@ func JSON(w http.ResponseWriter, status int, value any) error {
 	return Send(w, status, "application/json", append(body, '\n'))
 }
 
-// A Stream is an answer that is sent bit by bit.
+// A Stream is an answer that is sent piece by piece.
 type Stream struct{ w http.ResponseWriter }
 
-// NewStream begins an answer of a media type, which no proxy is to keep.
+// NewStream sets the header of an answer of a media type that proxies must neither cache nor buffer.
 func NewStream(w http.ResponseWriter, kind string) Stream {
 	header := w.Header()
 	header.Set("Content-Type", kind)
@@ -186,7 +186,7 @@ func NewStream(w http.ResponseWriter, kind string) Stream {
 	return Stream{w}
 }
 
-// Write sends a piece.
+// Write sends a piece and flushes it.
 func (s Stream) Write(p []byte) (int, error) {
 	n, err := s.w.Write(p)
 	if err == nil {
@@ -195,19 +195,18 @@ func (s Stream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Flush sends the header, at least.
+// Flush sends everything that was written; at first, the header.
 func (s Stream) Flush() error { return http.NewResponseController(s.w).Flush() }
 
 const (
 	smallBody   = 64 << 10 // bytes
-	largeBodies = 64       // requests with larger ones that are served at a time
+	largeBodies = 64       // requests with larger bodies that are served at a time
 )
 
-// Bodies reads the bodies of requests. Of requests whose bodies are not small a bounded
-// number is served at a time, so that callers who send slowly, or wait long, cannot fill
-// the memory.
+// Bodies reads the bodies of requests. It limits the number of requests with large bodies that are
+// served at a time, so that slow or waiting clients cannot exhaust the memory.
 type Bodies struct {
-	Limit int64 // of a body, bytes
+	Limit int64 // of a body, in bytes
 	large chan struct{}
 }
 
@@ -216,8 +215,8 @@ func NewBodies(limit int64) *Bodies {
 	return &Bodies{Limit: limit, large: make(chan struct{}, largeBodies)}
 }
 
-// Read returns the body of a request. When it is too long, does not arrive or finds too
-// many others, the error is a [*Refusal].
+// Read returns the body of a request. The error is a [*Refusal] if the body is too long or does not arrive,
+// or if too many requests with large bodies are being served.
 func (b *Bodies) Read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > b.Limit {
 		return nil, b.long()
@@ -228,7 +227,7 @@ func (b *Bodies) Read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err == nil {
 		select {
 		case b.large <- struct{}{}:
-			context.AfterFunc(r.Context(), func() { <-b.large }) // what was made of it lives as long as the request
+			context.AfterFunc(r.Context(), func() { <-b.large }) // the data decoded from it live as long as the request
 		default:
 			return nil, Refuse(http.StatusServiceUnavailable, "too many requests with long bodies are served at the same time: come again")
 		}
@@ -248,8 +247,8 @@ func (b *Bodies) long() error {
 	return Refuse(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", b.Limit)
 }
 
-// JSON reads the JSON object of a request into value, strictly: what is unknown
-// is refused. No body is an empty object. The error is a [*Refusal].
+// JSON decodes the JSON object in the body of a request into value. It refuses unknown fields, and takes an
+// empty body for an empty object. The error is a [*Refusal].
 func (b *Bodies) JSON(w http.ResponseWriter, r *http.Request, value any) error {
 	text, err := b.Read(w, r)
 	if err != nil || len(bytes.TrimSpace(text)) == 0 {
@@ -269,7 +268,7 @@ func (b *Bodies) JSON(w http.ResponseWriter, r *http.Request, value any) error {
 	return nil
 }
 
-// article is the value of JSON that a Go type is read from, or encoding/json names.
+// article returns the JSON type, with its article, for the kind of a Go type or a value named by encoding/json.
 func article(name string) string {
 	switch name, _, _ = strings.Cut(name, " "); name { // a number out of range follows
 	case "string", "number":
@@ -284,7 +283,7 @@ func article(name string) string {
 	return "a number"
 }
 
-// Describe returns what is wrong with the JSON of a request, in its own terms.
+// Describe describes an error of encoding/json in terms of JSON instead of Go.
 func Describe(err error) string {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		if wrong.Field == "" {
@@ -298,8 +297,8 @@ func Describe(err error) string {
 	return fmt.Sprintf("the body is not a JSON object: %v", err)
 }
 
-// Parameters returns those of the query of a request. One that is not among allowed, or that is
-// there twice, is a [*Refusal].
+// Parameters returns the query parameters of a request. The error is a [*Refusal] if a parameter is not among
+// allowed or is given twice.
 func Parameters(r *http.Request, allowed ...string) (map[string]string, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -318,7 +317,7 @@ func Parameters(r *http.Request, allowed ...string) (map[string]string, error) {
 	return values, nil
 }
 
-// Wants reports whether the caller asked for a media type by its name.
+// Wants reports whether the header Accept names a media type; wildcards do not count.
 func Wants(r *http.Request, kind string) bool {
 	for _, line := range r.Header["Accept"] {
 		for item := range strings.SplitSeq(line, ",") {
@@ -334,7 +333,7 @@ func Wants(r *http.Request, kind string) bool {
 	return false
 }
 
-// Remote returns the address of a caller, as logs may have it, or that it came by the socket.
+// Remote returns the address of a caller for logs, or "socket" if it uses the socket of the server.
 func Remote(r *http.Request) string {
 	if trusted(r) {
 		return "socket"
@@ -346,12 +345,12 @@ func Remote(r *http.Request) string {
 	return redact.Excerpt(address, 200)
 }
 
-// ToPage leads a browser at the root to the page, and reports whether it did.
+// ToPage redirects a browser that requests the root to the page, and reports whether it did.
 func ToPage(w http.ResponseWriter, r *http.Request) bool {
 	if r.URL.Path != "/" || r.Method != http.MethodGet && r.Method != http.MethodHead || !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		return false
 	}
-	w.Header().Set("Location", take(r).base+"ui/") // relative: what came before may have been removed
+	w.Header().Set("Location", take(r).base+"ui/") // relative: a proxy may have removed a prefix
 	w.Header().Set("Vary", "Accept")
 	w.WriteHeader(http.StatusSeeOther)
 	return true

@@ -1,36 +1,36 @@
-// Package httpserve is what the HTTP servers of this module are made of: where they
-// listen and how they end, who their callers are, how they read requests and answer
-// them, and the web pages that they serve.
+// Package httpserve is the common part of the HTTP servers of this module: listeners and graceful
+// shutdown, authentication of callers, reading requests and writing answers, and the web pages.
 //
 // # Callers
 //
-// A [Guard] knows the callers from a file of tokens and client certificates, which is
-// read again when it changes. Without a file, and when client certificates are not
-// verified either, all callers may do everything.
+// A [Guard] authenticates callers by a file of tokens and client certificates, which it reads again
+// when the file changes. Without a file, and if client certificates are not verified either, all
+// callers may do everything.
 //
-// A caller says who it is in one of these ways. The first that is present counts:
-// when it is not valid the request is refused, whatever else it has.
+// A caller authenticates in one of these ways. The first one that is present decides: if it is
+// invalid, the request is refused, even if another one is valid.
 //
 //  1. header Authorization: Bearer TOKEN
-//  2. header Authorization: Basic, with TOKEN as password; the user name is not looked at
+//  2. header Authorization: Basic, with TOKEN as password; the user name is ignored
 //  3. path prefix /token/TOKEN
 //  4. query parameter token
 //  5. a token that the server found elsewhere in the request
-//  6. session cookie of the web page; one that is not valid (any more) is ignored
+//  6. session cookie of the web page; an invalid or expired one is ignored
 //  7. verified client certificate
 //
-// Credentials are taken out of a request before anything else looks at it. Tokens are
-// compared by their SHA-256, each time with all that are known, so that the time it
-// takes says nothing about them. Attempts are not counted: behind a proxy one caller
-// could lock out all others, and a token of 16 bytes and more is not guessed.
+// Credentials are removed from a request before any other code sees it. The SHA-256 of a token is
+// compared with those of all known tokens, so that the time reveals nothing about them. Failed
+// attempts are not limited: behind a proxy one caller could lock out all others, and a token of at
+// least 16 bytes cannot be guessed.
 //
 // # Connections
 //
-// The head and the body of a request have 30 seconds each to come, and what is written of
-// an answer has 30 seconds to be taken. An address that others can reach is refused with
-// [ErrExposed], unless callers have to say who they are, or the configuration insists.
-// Where they need not, an address of this machine answers only requests for this
-// machine: pages of other sites can make a browser come here under a name of their own.
+// The header and the body of a request must arrive within 30 seconds each, and the client must read
+// each written piece of an answer within 30 seconds. [Listen] refuses an address that other
+// machines can reach with [ErrExposed], unless callers must authenticate or the configuration
+// allows it. If callers need not authenticate, a loopback address answers only requests whose host
+// is this machine: otherwise a page of another site could make a browser call it by a host name of
+// that site.
 package httpserve
 
 import (
@@ -50,18 +50,18 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
-// ErrUnknown is a caller who did not say who it is, or whose credential is not known: 401.
-// ErrForbidden is one that may not do what it asks for: 403.
+// ErrUnknown means that the credential of a caller is missing or invalid: 401.
+// ErrForbidden means that the caller is not allowed to do what it requests: 403.
 var (
 	ErrUnknown   = errors.New("no valid credential")
 	ErrForbidden = errors.New("not allowed")
 )
 
-// A Denial is why a caller was refused. It is for the log: the answer has no more of it than
-// Told or, if that is empty, the error that it wraps.
+// A Denial is the reason why a caller was refused. It is logged; the answer contains only Told or, if
+// that is empty, a general text for the error that the Denial wraps.
 type Denial struct {
-	Kind  string // missing, invalid, expired, host, origin, or the part of the scope that does not allow it: namespace, read-only
-	Actor string // of the caller, "" when that is not known
+	Kind  string // missing, invalid, expired, host, origin, or the part of the scope that does not allow it, such as namespace
+	Actor string // of the caller, "" if it is unknown
 	Told  string
 	err   error
 }
@@ -76,8 +76,8 @@ func Forbid(kind, actor, reason string) error {
 	return &Denial{Kind: kind, Actor: actor, err: fmt.Errorf("%w: %s", ErrForbidden, reason)}
 }
 
-// Outside returns the [Denial] of a caller who wants to do something, verb, with
-// something whose kind, a namespace perhaps, has a value that its scope does not have.
+// Outside returns the [Denial] of an action verb because of a value that is not in the scope of the caller. Kind says
+// what the value is, such as namespace.
 func Outside(kind, actor, verb, value string) error {
 	return Forbid(kind, actor, verb+": "+kind+" "+document.Quote(value)+" is not in its scope")
 }
@@ -86,11 +86,10 @@ func unknown(kind, actor, reason string) error {
 	return &Denial{Kind: kind, Actor: actor, err: fmt.Errorf("%w: %s", ErrUnknown, reason)}
 }
 
-// A Pattern matches whole texts; each * stands for any text, also for none.
+// A Pattern matches whole texts; each * matches any text, including the empty one.
 type Pattern string
 
-// Match reports whether text is one that p stands for. It takes time linear in
-// both for each *.
+// Match reports whether p matches text. Its time is linear in the length of both for each *.
 func (p Pattern) Match(text string) bool {
 	part, rest, wild := strings.Cut(string(p), "*")
 	text, found := strings.CutPrefix(text, part)
@@ -103,8 +102,8 @@ func (p Pattern) Match(text string) bool {
 	return found && text == ""
 }
 
-// A Scope is what the file says that a caller may do. A list that is nil allows
-// everything, an empty one nothing. Which lists there are is for the server to say.
+// A Scope is the permissions of a caller in the file. A nil list allows everything, an empty list
+// nothing. The server determines which lists the file may contain; see [Config].
 type Scope struct {
 	May        *[]Pattern `json:"may,omitempty"`
 	Namespaces *[]Pattern `json:"namespaces,omitempty"`
@@ -119,26 +118,25 @@ func Allows(list *[]Pattern, text string) bool {
 	return list == nil || slices.ContainsFunc(*list, func(p Pattern) bool { return p.Match(text) })
 }
 
-// A Config says which callers a Guard knows.
+// A Config configures a [Guard].
 type Config struct {
-	File         string           // "" for none; looked at again once a second at most, when a caller comes
-	Certificates bool             // client certificates are verified; without File each of them may do everything
-	Cookie       string           // name of the cookie of sessions: servers of one host share their cookies
-	Lists        map[string]List  // of scopes, by field
-	Warn         func(error)      // is told what is wrong with a file that was changed, and what of it looks like a mistake; nil for no reports
+	File         string           // "" for none; a request makes the guard check it for changes, at most once a second
+	Certificates bool             // client certificates are verified; without File, each may do everything
+	Cookie       string           // name of the session cookie, different for each server: servers of one host share cookies
+	Lists        map[string]List  // the lists that a scope may contain, by field
+	Warn         func(error)      // called with errors of a changed file, and with probable mistakes in it; nil for no reports
 	Now          func() time.Time // nil for time.Now
 }
 
-// A Guard knows the callers. The nil Guard lets all callers do everything.
+// A Guard authenticates callers. The nil Guard lets all callers do everything. A Guard is safe for concurrent use.
 type Guard struct {
 	certificates bool
-	file         *reloaded[[]caller] // nil for none
+	file         *reloaded[[]caller] // nil for no file
 	sessions     sessions
 	now          func() time.Time
 }
 
-// OpenGuard reads the file of a configuration. The error names each place in it
-// that is wrong.
+// OpenGuard reads the file of a configuration. The error names each invalid field of it.
 func OpenGuard(c Config) (*Guard, error) {
 	g := &Guard{certificates: c.Certificates, sessions: sessions{cookie: c.Cookie, byID: make(map[digest]session)}, now: c.Now}
 	if g.now == nil {
@@ -155,18 +153,18 @@ func OpenGuard(c Config) (*Guard, error) {
 	return g, nil
 }
 
-// A Grant is what one caller may do. The zero Grant allows nothing.
+// A Grant is the identity and the permissions of one caller. The zero Grant allows nothing.
 type Grant struct {
-	Actor string // its name in the file; "" when all callers may do everything
-	All   bool   // it may do everything
+	Actor string // name of the caller in the file; "" if all callers may do everything
+	All   bool   // the caller may do everything
 
 	caller *caller
-	token  digest            // by which it was given, or
-	leaf   *x509.Certificate // the certificate
+	token  digest            // the token of the caller, or
+	leaf   *x509.Certificate // its certificate
 }
 
-// Scope returns what the file says that the caller may do, which is not to be
-// changed; nil when that is nothing, or everything.
+// Scope returns the permissions of the caller in the file, which must not be modified. It is nil if the caller may do
+// nothing, or everything; see All.
 func (g Grant) Scope() *Scope {
 	if g.caller == nil {
 		return nil
@@ -174,12 +172,12 @@ func (g Grant) Scope() *Scope {
 	return &g.caller.Scope
 }
 
-// Required reports whether callers have to say who they are.
+// Required reports whether callers must authenticate.
 func (g *Guard) Required() bool { return g != nil && (g.file != nil || g.certificates) }
 
-// Identify returns the grant of a request, all for callers of the socket; elsewhere is the token that is elsewhere in
-// it, "" for none. It removes credentials from the request. The error is a [Denial]
-// that wraps [ErrUnknown].
+// Identify authenticates the caller of a request, and removes the credentials from the request. A caller that uses the
+// socket may do everything. Elsewhere is a token that the server found elsewhere in the request, "" for none. The
+// error is a [Denial] that wraps [ErrUnknown].
 func (g *Guard) Identify(r *http.Request, elsewhere string) (Grant, error) {
 	c := take(r)
 	if !g.Required() || trusted(r) {
@@ -202,8 +200,8 @@ func (g *Guard) Identify(r *http.Request, elsewhere string) (Grant, error) {
 	return g.byLeaf(r.TLS.VerifiedChains[0][0])
 }
 
-// Renew returns what the credential of a grant allows now: it is for what lasts
-// longer than a request. The error is that of Identify.
+// Renew returns the current grant for the credential of an earlier one. Long requests such as streams use it to
+// apply changed permissions. The errors are those of [Guard.Identify].
 func (g *Guard) Renew(old Grant) (Grant, error) {
 	switch {
 	case old.leaf != nil:
@@ -214,9 +212,8 @@ func (g *Guard) Renew(old Grant) (Grant, error) {
 	return g.byToken(old.token)
 }
 
-// Named returns what the caller of a name may do now: it is for what outlives
-// the request of a caller. Only certificates without a file have names that the file
-// does not have. The error is that of Identify.
+// Named returns the current grant of the caller with a name, for work that outlives the request. If there is no file,
+// any name is that of a client certificate, which may do everything. The errors are those of [Guard.Identify].
 func (g *Guard) Named(actor string) (Grant, error) {
 	switch {
 	case !g.Required():
@@ -228,7 +225,7 @@ func (g *Guard) Named(actor string) (Grant, error) {
 	return g.grant(Grant{caller: found}, "the caller is not known any more")
 }
 
-// find returns the last caller of the file that is meant, nil for none. It looks at all of them.
+// find returns the last caller of the file for which meant returns true, nil for none. It always checks all callers.
 func (g *Guard) find(meant func(*caller) bool) (found *caller) {
 	if g.file == nil {
 		return nil
@@ -247,8 +244,8 @@ func (g *Guard) byToken(token digest) (Grant, error) {
 	return g.grant(Grant{caller: found, token: token}, "the token is not known")
 }
 
-// byLeaf returns the grant of a certificate that was verified when its connection
-// began, which may have been long ago.
+// byLeaf returns the grant of a client certificate. It checks the expiry: the connection on which the certificate
+// was verified may be old.
 func (g *Guard) byLeaf(leaf *x509.Certificate) (Grant, error) {
 	name := subject(leaf)
 	switch {
@@ -261,7 +258,7 @@ func (g *Guard) byLeaf(leaf *x509.Certificate) (Grant, error) {
 	return g.grant(Grant{caller: found, leaf: leaf}, "the certificate of "+document.Quote(name)+" is not known")
 }
 
-// grant returns a grant of a caller that was found and whose credential has not expired.
+// grant completes a grant. It fails if the grant has no caller, with the reason absent, or if its credential has expired.
 func (g *Guard) grant(of Grant, absent string) (Grant, error) {
 	if of.caller == nil {
 		return Grant{}, unknown("invalid", "", absent)
@@ -273,14 +270,14 @@ func (g *Guard) grant(of Grant, absent string) (Grant, error) {
 	return of, nil
 }
 
-// isSubject reports whether leaf has the subject of a caller.
+// isSubject reports whether leaf has the common name, DNS name or URI of c.
 func (c *caller) isSubject(leaf *x509.Certificate) bool {
 	return c.CommonName != "" && leaf.Subject.CommonName == c.CommonName ||
 		c.DNS != "" && slices.Contains(leaf.DNSNames, c.DNS) ||
 		c.URI != "" && slices.ContainsFunc(leaf.URIs, func(u *url.URL) bool { return u.String() == c.URI })
 }
 
-// subject returns what names a certificate best.
+// subject returns a name for a certificate: the first of its names, its subject or its serial number.
 func subject(leaf *x509.Certificate) string {
 	names := append([]string{leaf.Subject.CommonName}, leaf.DNSNames...)
 	for _, u := range leaf.URIs {

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// credentialHeaders are those that say who the caller is, or may.
+// credentialHeaders are the headers that contain credentials, or may contain them.
 var credentialHeaders = [...]string{"Authorization", "Cookie", "Referer"}
 
-// credentials are what a request said of its caller.
+// credentials are the credentials of a request.
 type credentials struct {
 	bearer, basic, path, query string
 
 	cookies    string // the header
-	base       string // of relative URLs in the answer to /: after /token/TOKEN without a slash ./TOKEN/, else ""
-	unreadable bool   // there is a header Authorization that says none of this
+	base       string // prefix of relative URLs in the answer to /: ./TOKEN/ for the path /token/TOKEN without a final slash, else ""
+	unreadable bool   // the header Authorization contains no token
 }
 
 type credentialsKey struct{}
 
-// take takes the credentials out of a request: the headers Authorization and
-// Cookie, the query, the beginning of the path, and Referer, which may repeat
-// the latter two. Identify finds them in the context of the request from then on.
+// take removes the credentials from a request: the headers Authorization and Cookie, the query parameter
+// token, the path prefix /token/TOKEN, and the header Referer, which may repeat these two. It stores them in
+// the context of the request, where later calls find them.
 func take(r *http.Request) *credentials {
 	if c, ok := r.Context().Value(credentialsKey{}).(*credentials); ok {
 		return c
@@ -58,7 +58,7 @@ func take(r *http.Request) *credentials {
 	return c
 }
 
-// takeQuery leaves the other parameters as they are written.
+// takeQuery removes the parameter token. It leaves the spelling of the other parameters unchanged.
 func (c *credentials) takeQuery(u *url.URL) {
 	var rest []string
 	for pair := range strings.SplitSeq(u.RawQuery, "&") {
@@ -77,7 +77,7 @@ func (c *credentials) takeQuery(u *url.URL) {
 	u.RawQuery = strings.Join(rest, "&")
 }
 
-// takePath makes /token/TOKEN/rest /rest. Repeated slashes count as one.
+// takePath changes the path /token/TOKEN/REST to /REST. Repeated slashes count as one.
 func (c *credentials) takePath(u *url.URL) {
 	first, tail, _ := strings.Cut(strings.TrimLeft(u.EscapedPath(), "/"), "/")
 	if plain, err := url.PathUnescape(first); err != nil || plain != "token" {
@@ -103,23 +103,22 @@ const (
 	maxSessions  = 100 // of one token
 )
 
-// sessions are the logins of the web page. They are in memory only.
+// sessions are the sessions of the web page. They are kept in memory only.
 type sessions struct {
 	cookie string // its name
 
 	mu   sync.Mutex
-	byID map[digest]session // the key is the digest of what the cookie has
+	byID map[digest]session // by the digest of the value of the cookie
 }
 
-// A session stands for a token until it ends.
+// A session replaces a token until it ends.
 type session struct {
 	token digest
 	ends  time.Time
 }
 
-// Login begins a session for a token and sets its cookie. The session ends
-// after 12 hours, with [Guard.Logout], or when the token is not valid any more.
-// The error is a [Denial] that wraps [ErrUnknown].
+// Login begins a session for a token and sets its cookie. The session ends after 12 hours, by
+// [Guard.Logout], or when the token is no longer valid. The error is a [Denial] that wraps [ErrUnknown].
 func (g *Guard) Login(w http.ResponseWriter, r *http.Request, token string) (Grant, error) {
 	if !g.Required() {
 		return Grant{All: true}, nil
@@ -151,10 +150,9 @@ func (g *Guard) Logout(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// of returns the cookie of a session. That of https, to this server or to a proxy that
-// ends TLS, has a prefix, with which browsers take it from no other host and by no plain
-// connection (RFC 6265bis, section 4.1.3): hosts beside this one cannot log people in
-// or out here.
+// of returns the cookie of a session. If the browser uses https, with this server or with a proxy that terminates
+// TLS, the name of the cookie has a prefix with which browsers accept it only from this host and only over https
+// (RFC 6265bis, section 4.1.3). Sibling hosts then cannot log users in or out here.
 func (s *sessions) of(r *http.Request, value string, maxAge int) *http.Cookie {
 	c := &http.Cookie{Name: s.cookie, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteStrictMode}
 	if c.Secure = r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"; c.Secure {
@@ -163,7 +161,7 @@ func (s *sessions) of(r *http.Request, value string, maxAge int) *http.Cookie {
 	return c
 }
 
-// id returns what the cookie of a session has, "" when there is none.
+// id returns the value of the session cookie, "" if there is none.
 func (s *sessions) id(r *http.Request, cookies string) string {
 	if cookies == "" {
 		return ""
@@ -184,8 +182,8 @@ func (s *sessions) find(r *http.Request, cookies string, now time.Time) (digest,
 	return found.token, ok && id != "" && now.Before(found.ends)
 }
 
-// add remembers a session, and forgets those that have ended. When a token has
-// too many, the one of them that ends first is forgotten: no caller ends the sessions of another.
+// add adds a session and deletes those that have ended. If a token has too many sessions, the one that ends first is
+// deleted; thus no caller can end the sessions of another token.
 func (s *sessions) add(id digest, new session, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

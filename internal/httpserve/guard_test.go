@@ -29,7 +29,7 @@ func write(t *testing.T, text string) string {
 	return name
 }
 
-// guard returns the guard of a file of callers.
+// guard returns a guard for a file of callers with a text.
 func guard(t *testing.T, text string) *httpserve.Guard {
 	t.Helper()
 	g, err := httpserve.OpenGuard(httpserve.Config{Cookie: "headgate_session", File: write(t, text)})
@@ -41,7 +41,7 @@ func callers() string {
 	return fmt.Sprintf("tokens:\n- {name: flagger, token: %q}\n- {name: people, sha256: %x}\n", tokenA, sha256.Sum256([]byte(tokenB)))
 }
 
-// request returns a request as a server has it.
+// request returns a request in the form that a server gets.
 func request(target string, header ...string) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, target, nil)
 	for i := 0; i < len(header); i += 2 {
@@ -65,7 +65,7 @@ func TestIdentify(t *testing.T) {
 		payload string
 		actor   string
 		err     string
-		left    string // of the URL
+		left    string // the URL without credentials
 	}{
 		"bearer":                   {request("/gate/check", "Authorization", "Bearer "+tokenA), "", "flagger", "", "/gate/check"},
 		"bearer in small letters":  {request("/", "Authorization", "bearer "+tokenB), "", "people", "", "/"},
@@ -235,8 +235,8 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestManySessions shows that the sessions of a token are bounded, which one of
-// them ends early, and that those of other tokens do not.
+// TestManySessions checks that the number of sessions of a token is limited, that the oldest one ends early, and
+// that the sessions of other tokens do not.
 func TestManySessions(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	g, err := httpserve.OpenGuard(httpserve.Config{Cookie: "headgate_session", File: write(t, callers()), Now: func() time.Time { return now }})
@@ -262,8 +262,7 @@ func TestManySessions(t *testing.T) {
 	}
 }
 
-// TestReload follows a file through what becomes of it, as a directory in
-// which a Secret is mounted has it: a symbolic link changes its target.
+// TestReload replaces a file several times, in the way of a mounted Secret: a symbolic link changes its target.
 func TestReload(t *testing.T) {
 	dir := t.TempDir()
 	put := func(version, text string) {

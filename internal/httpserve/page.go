@@ -15,18 +15,17 @@ import (
 //go:embed shared
 var shared embed.FS
 
-// Style is style.css, for pages that stand alone.
+// Style is the content of style.css, for standalone pages.
 //
 //go:embed shared/style.css
 var Style string
 
-// pagePolicy is the content security policy: what is not named is forbidden. With
-// trusted types no script can turn text into markup.
+// pagePolicy is the content security policy of the page. It forbids everything that it does not name. Trusted
+// types keep scripts from turning text into markup.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"base-uri 'none'; frame-ancestors 'none'; form-action 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// pageHeaders go with every answer. The address of the page may have a token, so
-// that no other site may learn it.
+// pageHeaders are set on every answer. The URL of the page may contain a token, so they keep it from other sites.
 var pageHeaders = [...][2]string{
 	{"Content-Security-Policy", pagePolicy},
 	{"X-Content-Type-Options", "nosniff"},
@@ -37,7 +36,7 @@ var pageHeaders = [...][2]string{
 	{"Cache-Control", "no-cache"},
 }
 
-// pageTypes are those of the files, said here because those of a system may differ.
+// pageTypes are the media types of the files. Those of the system may differ.
 var pageTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
@@ -45,46 +44,44 @@ var pageTypes = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// A page is a handful of files as they were written (HTML, CSS, ECMAScript
-// modules), embedded; nothing is built, and nothing comes from elsewhere. It
-// lives at ui/ below the base of its server, and finds all else relative to
-// itself: a path prefix stays in every request. The files of a page and the
-// shared ones are beside each other, so that modules import either as "./NAME.js":
+// Page returns the handler of a page, which is a set of embedded files (HTML, CSS, ECMAScript modules) that
+// are served as they are; nothing is built, and nothing is loaded from elsewhere. The page is at ui/ below
+// the base URL of its server, and all its requests are relative to that, so that they keep a path prefix.
+// The files of the page and the shared files appear in one directory, so that modules import either as
+// "./NAME.js":
 //
-//	api.js      calls of the HTTP API at api/v1/ below the base, and its stream of changes
+//	api.js      calls of the HTTP API at api/v1/ below the base URL, and its stream of changes
 //	dialog.js   dialogs, and the fields of forms
-//	dom.js      elements from text of others, lists and tables that keep their focus
-//	frame.js    who looks, which view is shown, whether it is current
+//	dom.js      elements from untrusted text, lists and tables that keep their focus
+//	frame.js    session, current view, and whether it is up to date
 //	live.js     listings that follow the stream of changes
 //	session.js  signing in and out
-//	words.js    text made safe to look at, times, problems
+//	words.js    safe text, times, problems
 //	index.html  the document, which loads style.css, page.css and app.js
-//	style.css   how all of it looks, light and dark
+//	style.css   the style, light and dark
 //	icon.svg    the icon
 //
-// The app.js of a page calls frame(app, views). Views are
+// The app.js of a page calls frame(app, views). Each view is
 //
 //	[FIRST, MORE, view, TITLE]   the first segment of an address, the number of those after it,
 //	                             view(app, query, ...segments) → {title, nodes, load?, notice?, visible?, close?},
-//	                             and its title in the navigation, if it is there
+//	                             and its title in the navigation, if it appears there
 //
-// and app is the object that views get. It is given session, view, notice,
-// announce, setTitle, refused and attempt, and may have
+// and app is the object that is passed to views. frame sets session, view, notice,
+// announce, setTitle, refused and attempt in it, and calls these methods if app has them:
 //
-//	noticed(change)   something has changed; before notice of the view
-//	refresh()         all may have changed, now and then and when the stream opens; before load of the view
+//	noticed(change)   something has changed; called before notice of the view
+//	refresh()         everything may have changed; called from time to time and when the stream opens, before load of the view
 //	state(name)       the stream is connecting, live, reconnecting or paused
 //	paused(signal)    the page is hidden, until signal ends
 //	ended()           the session has ended
-//	mark()            words before the title
+//	mark()            returns text to show before the title
 //
-// The headers forbid scripts, styles and connections of any other origin,
-// scripts within the page, and frames.
+// The headers forbid scripts, styles and connections of other origins, inline scripts, and frames.
 //
-// Page returns the handler of the page whose own files are in a directory of an embedded
-// file system, app.js and page.css among them, and the shared ones, below /ui/, to GET
-// and HEAD: 405 for other methods, 404 for other paths. /ui is redirected to
-// /ui/. A file of the page's own hides a shared one of the same name.
+// The directory dir of own contains the files of the page, among them app.js and page.css.
+// They replace shared files of the same name. The handler serves all files below /ui/ to GET and
+// HEAD. It answers 405 to other methods and 404 for other paths, and redirects /ui to /ui/.
 func Page(own embed.FS, dir string) http.Handler {
 	type file struct {
 		content []byte
@@ -95,7 +92,7 @@ func Page(own embed.FS, dir string) http.Handler {
 		embed.FS
 		dir string
 	}{{shared, "shared"}, {own, dir}} {
-		entries, _ := from.ReadDir(from.dir) // what is embedded can be read
+		entries, _ := from.ReadDir(from.dir) // reading embedded files cannot fail
 		for _, e := range entries {
 			content, _ := from.ReadFile(from.dir + "/" + e.Name())
 			sum := sha256.Sum256(content)
@@ -103,13 +100,13 @@ func Page(own embed.FS, dir string) http.Handler {
 		}
 	}
 	files[""] = files["index.html"]
-	delete(files, "index.html") // the document has one address
+	delete(files, "index.html") // the document has only one URL
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, h := range pageHeaders {
 			w.Header().Set(h[0], h[1])
 		}
 		if r.URL.Path == "/ui" {
-			w.Header().Set("Location", "ui/") // relative: what comes before /ui may have been removed
+			w.Header().Set("Location", "ui/") // relative: a proxy may have removed a prefix of /ui
 			w.WriteHeader(http.StatusPermanentRedirect)
 			return
 		}

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// sameUser reports whether the process at the other side of a socket is of the
-// user of this one, or of root.
+// sameUser reports whether the process at the other end of a socket runs as the same user as this
+// process, or as root.
 func sameUser(c net.Conn) bool {
 	own, ok := c.(*net.UnixConn)
 	if !ok {

@@ -4,5 +4,5 @@ package httpserve
 
 import "net"
 
-// sameUser leaves it to the mode of the socket who may connect.
+// sameUser returns true: on this system only the mode of the socket restricts who may connect.
 func sameUser(net.Conn) bool { return true }

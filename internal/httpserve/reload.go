@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	lookAgain = time.Second // how often files are read, at most
+	lookAgain = time.Second // least time between two reads of the files
 	maxFile   = 3 << 20     // bytes of a file
 )
 
-// A reloaded value is made of files, tokens or certificates, and again when what they
-// hold has changed. They are looked at once a second at most, when the value is asked
-// for, and by what they hold, so that it does not matter how they are replaced. What
-// cannot be read, or is wrong, leaves the value as it was.
+// A reloaded value is decoded from files, such as tokens or certificates, and decoded again when their
+// content has changed. The files are read when the value is requested, at most once a second. Changes
+// are detected by content, so that it does not matter how files are replaced. If a file
+// cannot be read or is invalid, the value stays unchanged.
 type reloaded[T any] struct {
 	names []string
 	read  func(contents [][]byte) (value T, warnings []error, err error)
@@ -26,13 +26,13 @@ type reloaded[T any] struct {
 
 	mu      sync.Mutex
 	current T
-	next    time.Time         // when to look again
-	sum     [sha256.Size]byte // of what was read last, whether it was right or not
-	problem string            // that was told last
+	next    time.Time         // when to read the files again
+	sum     [sha256.Size]byte // of the content that was read last, valid or not
+	problem string            // last reported error
 }
 
-// reload reads the files of a value. Warn is told what is wrong with files that were
-// changed, and what of them looks like a mistake; nil for no reports.
+// reload decodes a value from files. It fails if they cannot be read or are invalid. Later errors are passed to
+// warn, and so are the warnings of read; warn may be nil.
 func reload[T any](now func() time.Time, warn func(error), read func([][]byte) (T, []error, error), names ...string) (*reloaded[T], error) {
 	if warn == nil {
 		warn = func(error) {}
@@ -41,7 +41,7 @@ func reload[T any](now func() time.Time, warn func(error), read func([][]byte) (
 	return v, v.load()
 }
 
-// Value returns the value, of what the files hold now if it is time to look.
+// Value returns the value. It reads the files first if the last time was at least a second ago.
 func (v *reloaded[T]) Value() T {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -59,7 +59,7 @@ func (v *reloaded[T]) Value() T {
 	return v.current
 }
 
-// load makes the value of what the files hold, if that is another than before.
+// load reads the files, and decodes the value if their content has changed.
 func (v *reloaded[T]) load() error {
 	h := sha256.New()
 	var contents [][]byte

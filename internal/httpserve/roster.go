@@ -24,14 +24,14 @@ const (
 	maxCallers = 1000
 )
 
-// A List says what a list of patterns of a scope may have.
+// A List is the rule for a list of patterns in a scope.
 type List struct {
-	Check  func(Pattern) string  // says what is wrong with a pattern, "" for nothing
-	Adjust func(Pattern) Pattern // makes it the one that is compared; nil for the same
-	Absent string                // what leaving it out allows; default all
+	Check  func(Pattern) string  // returns what is wrong with a pattern, "" if it is valid
+	Adjust func(Pattern) Pattern // returns the pattern that is compared; nil for the same
+	Absent string                // what a scope without the list allows, for messages; default all
 }
 
-// CheckText is the check of names that may be anything.
+// CheckText is the [List] check for arbitrary printable names.
 func CheckText(p Pattern) string {
 	if p == "" || strings.ContainsFunc(string(p), func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return "must be a name, or a pattern with *"
@@ -39,7 +39,7 @@ func CheckText(p Pattern) string {
 	return ""
 }
 
-// CheckNamespace is the check of namespaces.
+// CheckNamespace is the [List] check for namespaces.
 func CheckNamespace(p Pattern) string {
 	if p == "" || strings.Trim(string(p), "*abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return document.Quote(string(p)) + " is no namespace: write lower-case letters, digits and '-', and * for any text"
@@ -51,9 +51,9 @@ func CheckNamespace(p Pattern) string {
 // tokens and certificates is refused.
 //
 //	tokens:
-//	- name: ci                   # who it is, in logs
+//	- name: ci                   # of the caller, in logs
 //	  token: 7d0f…               # at least 16 bytes; or
-//	  sha256: 9f86d0…            # the SHA-256 of it, 64 hexadecimal digits
+//	  sha256: 9f86d0…            # the SHA-256 of the token, 64 hexadecimal digits
 //	  expires: 2027-01-01T00:00:00Z
 //	certificates:
 //	- name: alice
@@ -75,7 +75,7 @@ type caller struct {
 	digest digest // of the token; zero for a certificate
 }
 
-// readCallers reads the file of callers. Warnings are about what looks like a mistake.
+// readCallers decodes the file of callers. The warnings are probable mistakes.
 func readCallers(name string, content []byte, lists map[string]List) ([]caller, []error, error) {
 	stream, err := document.Open(name, bytes.NewReader(content))
 	if err != nil {
@@ -117,28 +117,29 @@ func readCallers(name string, content []byte, lists map[string]List) ([]caller, 
 	if len(out.Tokens) == 0 && len(out.Certificates) == 0 {
 		return nil, nil, &document.Error{File: name, Err: errors.New("it names no callers: write them below tokens or certificates")}
 	}
-	// Files that are mounted from a Secret are symbolic links, and no other user of the container reads them.
+	// A file mounted from a Secret is a symbolic link. It is not checked, as no other user in the container reads it.
 	if info, err := os.Lstat(name); err == nil && runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o006 != 0 {
 		warnings = append(warnings, &document.Error{File: name, Err: errors.New("every user of this machine can read it: make its mode 0600")})
 	}
 	return append(out.Tokens, out.Certificates...), warnings, nil
 }
 
-// A verifier checks what the types of the file do not say.
+// A verifier checks the rules of the file that its Go types do not express.
 type verifier struct {
 	lists             map[string]List
-	taken             map[string]string // where names, digests and subjects are, which each caller has for itself
+	taken             map[string]string // fields of names, digests and subjects, which must be unique
 	defects, warnings document.Findings
 }
 
-// alone notes where something is, and what is wrong when it is elsewhere, too.
+// alone records that the field at contains what, which must be unique. If another field contains it as well, alone adds
+// a defect; problem is its format, with the other field as argument.
 func (v *verifier) alone(what, at, problem string) {
 	other, taken := v.taken[what]
 	v.defects.AddIf(taken, at, problem, strings.TrimSuffix(other, ".name"))
 	v.taken[what] = at
 }
 
-// caller checks what tokens and certificates have in common.
+// caller checks the fields that tokens and certificates have in common.
 func (v *verifier) caller(at string, n *document.Node, c *caller) {
 	if c.Name == "" || len(c.Name) > maxName || strings.ContainsFunc(c.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		v.defects.Add(at+".name", "must be a text of at most %d bytes without control characters", maxName)
@@ -160,7 +161,7 @@ func (v *verifier) caller(at string, n *document.Node, c *caller) {
 			v.defects.Add(field, "has no value: leave it out for %s, write [] for none", cmp.Or(rule.Absent, "all"))
 			continue
 		case list == nil:
-			continue // which the decoder said
+			continue // the decoder reported it
 		}
 		v.warnings.AddIf(len(*list) == 0, field, "is empty: %s is allowed none", document.Quote(c.Name))
 		for i, p := range *list {
@@ -173,7 +174,7 @@ func (v *verifier) caller(at string, n *document.Node, c *caller) {
 	}
 }
 
-// token checks the credential of a caller that has a token, and keeps its digest alone.
+// token checks the credential of a caller with a token. It stores only the digest of the token.
 func (v *verifier) token(at string, c *caller) {
 	switch sum, err := hex.DecodeString(c.SHA256); {
 	case (c.Token == "") == (c.SHA256 == "") || c.CommonName+c.DNS+c.URI != "":
@@ -195,7 +196,7 @@ func (v *verifier) token(at string, c *caller) {
 	v.alone("digest "+string(c.digest[:]), at, "has the token of %s: each caller has its own")
 }
 
-// certificate checks the credential of a caller that has a certificate.
+// certificate checks the credential of a caller with a certificate.
 func (v *verifier) certificate(at string, c *caller) {
 	given := slices.DeleteFunc([]string{c.CommonName, c.DNS, c.URI}, func(text string) bool { return text == "" })
 	if len(given) != 1 || c.Token+c.SHA256 != "" {

@@ -13,31 +13,31 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
-// A Router serves the paths of a server by handlers that return errors. A path that has methods refuses
-// the others, which a path that catches all would get.
+// A Router serves the paths of a server by handlers that return errors. If a path has routes for some methods, it
+// answers 405 to the others instead of passing them to a catch-all route.
 //
-// Before a handler gets a request its credentials are taken out of it, and it is refused when it is for
-// another host, see [Here], or when a page of another site made a browser send it. A handler that panics is answered
-// 500, and the process goes on.
+// Before the Router calls a handler, it removes the credentials from the request. It refuses requests for another
+// host, see [Here], and requests that a page of another site made a browser send. If a handler panics, the
+// Router answers 500 and the process continues.
 type Router struct {
 	http.ServeMux
-	Server    string                      // what answers call the server
+	Server    string                      // name of the server in answers
 	Origins   *http.CrossOriginProtection // see [Origins]
-	Own       string                      // prefix of paths whose handlers read credentials of their own; "" for none
+	Own       string                      // prefix of paths whose handlers read the credentials themselves; "" for none
 	Names     string                      // first segment, between slashes, of paths in which empty segments are names; "" for none
-	Statuses  map[error]int               // of errors that are neither a [Refusal] nor a [Denial]; 500 of others
-	Unknown   func(kind string) string    // tells the caller of a [Denial] of that kind how to say who it is
-	Forbidden string                      // tells a caller that it may not do what it asks for
-	Problem   func(*http.Request) bool    // its error is answered as JSON; else as text
+	Statuses  map[error]int               // statuses of errors that are neither a [Refusal] nor a [Denial]; default 500
+	Unknown   func(kind string) string    // returns how to authenticate, for the answer to a [Denial] of that kind
+	Forbidden string                      // text of the answer to a caller that is not allowed
+	Problem   func(*http.Request) bool    // reports whether errors are answered as JSON instead of text
 	Log       *slog.Logger
-	Path      func(*http.Request) string                   // as the log may have it
-	Denied    func(kind string)                            // is told of each [Denial]
-	Observe   func(*http.Request) (answered func(*Writer)) // is told of each request and its answer
+	Path      func(*http.Request) string                   // returns the path for the log
+	Denied    func(kind string)                            // called with the kind of each [Denial]
+	Observe   func(*http.Request) (answered func(*Writer)) // called with each request; answered is called after the answer
 
 	methods map[string][]string // by path
 }
 
-// Route has a handler serve PATH, whatever the method is, or METHOD PATH.
+// Route adds a handler for a pattern, which is PATH for all methods, or METHOD PATH.
 func (m *Router) Route(pattern string, serve func(http.ResponseWriter, *http.Request) error) {
 	m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		if err := serve(w, r); err != nil {
@@ -54,19 +54,19 @@ func (m *Router) Route(pattern string, serve func(http.ResponseWriter, *http.Req
 	if m.methods == nil {
 		m.methods = map[string][]string{}
 	}
-	if m.methods[path] = append(m.methods[path], method); method == http.MethodGet { // which serves HEAD, too
+	if m.methods[path] = append(m.methods[path], method); method == http.MethodGet { // GET routes serve HEAD as well
 		m.methods[path] = append(m.methods[path], http.MethodHead)
 	}
 }
 
-// WrongMethod returns the refusal of a method that a path does not have.
+// WrongMethod sets the header Allow and returns the refusal of a method that is not allowed.
 func WrongMethod(w http.ResponseWriter, allowed ...string) error {
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
 	return Refuse(http.StatusMethodNotAllowed, "use %s", strings.Join(allowed, " or "))
 }
 
-// Sessions has people log in and out of the web page at a path: POST {"token": …} begins a session and answers with what
-// session says of the caller, DELETE ends it.
+// Sessions adds the routes by which users log in to the web page and out of it: POST {"token": …} begins a session and
+// answers with the value that session returns for the caller, DELETE ends the session.
 func (m *Router) Sessions(path string, g *Guard, bodies *Bodies, session func(Grant) any) {
 	m.Route("POST "+path, func(w http.ResponseWriter, r *http.Request) error {
 		var request struct {
@@ -105,8 +105,8 @@ func (m *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.ServeMux.ServeHTTP(a, r)
 }
 
-// recover is for defer: it answers 500 when a handler panics. When the answer has begun its connection is closed
-// instead. It tells the log, unless the handler meant to close the connection.
+// recover is deferred: it logs the panic of a handler and answers 500. If the answer has begun, it closes the
+// connection instead. It does not log [http.ErrAbortHandler], by which a handler closes the connection on purpose.
 func (m *Router) recover(a *Writer, r *http.Request) {
 	cause := recover()
 	if cause == nil {
@@ -121,8 +121,8 @@ func (m *Router) recover(a *Writer, r *http.Request) {
 	Text(a, http.StatusInternalServerError, "the "+m.Server+" has a defect, see its log")
 }
 
-// admit refuses requests for another host, and those that a page of another site made a browser send, with whatever
-// credentials.
+// admit refuses requests for another host, and requests that a page of another site made a browser send, whatever
+// their credentials.
 func (m *Router) admit(r *http.Request) error {
 	switch {
 	case !Here(r):
@@ -133,10 +133,10 @@ func (m *Router) admit(r *http.Request) error {
 	return nil
 }
 
-// maxLogged is how much of the error of a caller that is refused the log has, in bytes.
+// maxLogged is the maximum length of the logged error of a [Denial], in bytes.
 const maxLogged = 1000
 
-// refuse answers an error, unless the answer has begun: then the error is that of writing it.
+// refuse answers with an error. If the answer has begun, it does nothing: then err is a write error.
 func (m *Router) refuse(a *Writer, r *http.Request, err error) {
 	if a.Status != 0 {
 		return
@@ -157,7 +157,7 @@ func (m *Router) refuse(a *Writer, r *http.Request, err error) {
 		header.Set("Retry-After", RetryAfter)
 	case http.StatusInternalServerError:
 		m.Log.Error("a request could not be answered", "method", r.Method, "path", m.Path(r), "error", reason)
-		reason = "the " + m.Server + " could not do it, see its log" // the cause names files
+		reason = "the " + m.Server + " could not do it, see its log" // the cause may contain file names
 	}
 	if !m.Problem(r) {
 		Text(a, status, reason)
@@ -169,7 +169,7 @@ func (m *Router) refuse(a *Writer, r *http.Request, err error) {
 	}{status, reason})
 }
 
-// RetryAfter is when a caller may come again, in seconds, when there is no better guess.
+// RetryAfter is the default value of the header Retry-After, in seconds.
 const RetryAfter = "5"
 
 // status returns the status of the answer to an error.
@@ -191,8 +191,8 @@ func (m *Router) status(err error) int {
 	return http.StatusInternalServerError
 }
 
-// Origins returns who may make browsers send requests that change something:
-// pages of this server, also under the address that people know it by.
+// Origins returns a check that allows browsers to send requests that change something only from pages of this
+// server, including its public base URL.
 func Origins(baseURL string) *http.CrossOriginProtection {
 	p := http.NewCrossOriginProtection()
 	if scheme, rest, found := strings.Cut(baseURL, "://"); found {
@@ -202,12 +202,12 @@ func Origins(baseURL string) *http.CrossOriginProtection {
 	return p
 }
 
-// empty stands for an empty segment of a path, which [http.ServeMux] does not match.
+// empty replaces an empty segment of a path, which [http.ServeMux] does not match.
 const empty = "\x00"
 
-// normalize makes a path one that [http.ServeMux] serves as it is. Repeated slashes count
-// as one, but below names, a first segment between slashes, an empty segment is a
-// name; "" for no prefix. The segments "." and ".." are names everywhere.
+// normalize rewrites a path so that [http.ServeMux] serves it without a redirect. It joins repeated slashes,
+// except if the first segment, between slashes, equals names: there an empty segment is a name. The segments
+// "." and ".." are names everywhere.
 func normalize(u *url.URL, names string) {
 	segments := strings.Split(strings.TrimLeft(u.EscapedPath(), "/"), "/")
 	below := "/"+segments[0]+"/" == names
@@ -224,10 +224,10 @@ func normalize(u *url.URL, names string) {
 		kept = append(kept, segment)
 	}
 	u.RawPath = "/" + strings.Join(kept, "/")
-	u.Path, _ = url.PathUnescape(u.RawPath) // of parts of an escaped path
+	u.Path, _ = url.PathUnescape(u.RawPath) // cannot fail: RawPath consists of valid escaped segments
 }
 
-// Segment returns a segment of the path by its name in the route.
+// Segment returns the segment of the path for a wildcard of the route; it may be empty below Names.
 func Segment(r *http.Request, name string) string {
 	return strings.ReplaceAll(r.PathValue(name), empty, "")
 }

@@ -21,33 +21,33 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
-// An Endpoint is where a server listens, and what is asked of its callers.
+// An Endpoint is the configuration of a [Listener].
 type Endpoint struct {
 	Addr      string        // HOST:PORT; default 127.0.0.1:8080; port 0 takes a free one
 	Socket    string        // path of a socket of mode 0600, whose callers may do everything; "" for none
 	Cert, Key string        // PEM files for TLS, both or none; read again when they change
-	ClientCA  string        // PEM file; clients have to show a certificate by it
-	Optional  bool          // clients without a certificate have to have a token
-	Insecure  bool          // an address that others can reach needs no authentication
-	Grace     time.Duration // for answers when it ends; default 30 s
+	ClientCA  string        // PEM file with the CA of client certificates, which clients then need
+	Optional  bool          // clients without a certificate need a token
+	Insecure  bool          // callers need not authenticate even if other machines can reach Addr
+	Grace     time.Duration // for open requests at the end; default 30 s
 }
 
-// ErrExposed is an address that others can reach, of a server that asks for no credential.
+// ErrExposed is the error of an address that other machines can reach if callers need not authenticate.
 var ErrExposed = errors.New("other machines can reach it, without a token or a client certificate")
 
-// A Listener is where a server can be reached.
+// A Listener listens on an address, and on a socket if there is one.
 type Listener struct {
 	net.Listener
 	URL string // as http://127.0.0.1:8080
 
 	socket net.Listener // nil for none
-	hosts  []string     // that requests may be for; nil for any
+	hosts  []string     // allowed hosts of requests besides this machine; nil allows all
 	grace  time.Duration
 }
 
-// Listen begins to listen. Asks says that callers have to say who they are; the host of
-// baseURL is one that requests may be for, besides this machine. A host name is resolved
-// once, so that what was judged is what is listened at.
+// Listen begins to listen. Asks says whether callers must authenticate. If they need not, and the address is a
+// loopback address, only requests for this machine or for the host of baseURL are answered. A host name is
+// resolved only once, so that Listen listens on the very address that it checked.
 func Listen(e Endpoint, asks bool, baseURL string, warn func(error)) (*Listener, error) {
 	e.Addr = cmp.Or(e.Addr, "127.0.0.1:8080")
 	config, err := e.TLS(time.Now, warn)
@@ -65,7 +65,7 @@ func Listen(e Endpoint, asks bool, baseURL string, warn func(error)) (*Listener,
 	if err != nil {
 		return nil, err
 	}
-	open := addr.IP.IsLoopback() && !asks && !e.Insecure // to all that this machine runs
+	open := addr.IP.IsLoopback() && !asks && !e.Insecure // for all processes of this machine
 	switch {
 	case e.ClientCA != "" && !asks:
 		return nil, errors.New("client certificates are asked for, and nothing says who has them: open the guard with Certificates")
@@ -94,9 +94,8 @@ func Listen(e Endpoint, asks bool, baseURL string, warn func(error)) (*Listener,
 	return l, nil
 }
 
-// TLS returns how connections are encrypted, nil when they are not. The files are read again when
-// they change, once a second at most; what is wrong then leaves those in use that were read before,
-// and warn is told of it; nil for no reports.
+// TLS returns the TLS configuration, nil without TLS. The files are read again when they change, at most once a
+// second. If they are invalid then, the previous ones stay in use and warn, unless nil, is called with the error.
 func (e Endpoint) TLS(now func() time.Time, warn func(error)) (*tls.Config, error) {
 	switch {
 	case (e.Cert == "") != (e.Key == ""):
@@ -134,7 +133,7 @@ func (e Endpoint) read(contents [][]byte) (*tls.Config, []error, error) {
 	if !config.ClientCAs.AppendCertsFromPEM(contents[2]) {
 		return nil, nil, fmt.Errorf("%s: it holds no certificate in PEM form", e.ClientCA)
 	}
-	config.SessionTicketsDisabled = true // a resumed session would be that of a client under an earlier CA
+	config.SessionTicketsDisabled = true // resuming a session would accept a client of a previous CA
 	config.ClientAuth = tls.RequireAndVerifyClientCert
 	if e.Optional {
 		config.ClientAuth = tls.VerifyClientCertIfGiven
@@ -142,13 +141,13 @@ func (e Endpoint) read(contents [][]byte) (*tls.Config, []error, error) {
 	return config, nil, nil
 }
 
-// misdirected is what callers are told of requests for other hosts, with 403.
+// misdirected is the answer to requests for other hosts, with 403.
 const misdirected = "Forbidden: this server does not authenticate callers, so it answers only requests for this machine: " +
 	"call it by its IP address or as localhost, or name the host in the base URL"
 
 type listenerKey struct{}
 
-// Here reports whether a request is for this machine, where the [Listener] that serves it asks for that.
+// Here reports whether a request is for this machine, or the [Listener] that serves it allows all hosts.
 func Here(r *http.Request) bool {
 	l, served := r.Context().Value(listenerKey{}).(*Listener)
 	if !served || l.hosts == nil || trusted(r) {
@@ -163,10 +162,9 @@ func Here(r *http.Request) bool {
 		slices.ContainsFunc(l.hosts, func(own string) bool { return own != "" && strings.EqualFold(own, name) })
 }
 
-// Serve serves until ctx ends, and then ends gracefully: new connections are refused,
-// stop ends what the handler has under way, and callers that wait get their answers.
-// What takes longer than the grace of the endpoint is cut off, with an error. What
-// net/http says of connections goes to the log.
+// Serve serves until ctx ends, and then shuts down gracefully: it calls stop, which ends the work of the
+// handler, refuses new connections, and waits for open requests. It returns an error and closes all
+// connections if that takes longer than the grace of the endpoint. Connection errors are logged.
 func (l *Listener) Serve(ctx context.Context, h http.Handler, to *slog.Logger, stop func(context.Context) error) error {
 	server := &http.Server{
 		Handler: h, ErrorLog: log.New(problemWriter{to}, "", 0),
@@ -204,16 +202,16 @@ func (l *Listener) Serve(ctx context.Context, h http.Handler, to *slog.Logger, s
 	return err
 }
 
-// A problemWriter writes to a log what net/http says of connections.
+// A problemWriter logs the messages of net/http about connections.
 type problemWriter struct{ to *slog.Logger }
 
 func (w problemWriter) Write(text []byte) (int, error) {
-	line, _, _ := strings.Cut(string(text), "\n") // a panic has a stack below
+	line, _, _ := strings.Cut(string(text), "\n") // without the stack of a panic
 	w.to.Warn("connection", "problem", redact.String(strings.TrimPrefix(line, "http: ")))
 	return len(text), nil
 }
 
-// Close ends the listening of one that does not serve.
+// Close closes a listener on which Serve was not called.
 func (l *Listener) Close() error {
 	err := l.Listener.Close()
 	if l.socket != nil {

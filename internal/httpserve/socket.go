@@ -15,16 +15,15 @@ import (
 )
 
 const (
-	maxSocket = 100 // bytes of a name that every system takes for a socket
+	maxSocket = 100 // bytes of a socket path that every system accepts
 )
 
-// listenSocket begins to listen at a socket of the file system, whose callers may do
-// everything. Its mode is 0600, from the moment on that it is there; on Linux
-// callers of other users than that of the server and root are refused besides.
-// Its directory has to be one that others may not write to.
+// listenSocket listens on a Unix socket, whose callers may do everything. The socket has mode 0600
+// from the moment it exists. On Linux, processes of users other than that of the server and root are
+// refused as well. The directory must not be writable for all users, unless it is sticky.
 //
-// A socket that a killed server left is replaced, one of a running server is refused.
-// Close removes the socket.
+// listenSocket replaces a socket that a killed server left, and fails if a running server uses it. Close
+// deletes the socket.
 func listenSocket(path string) (_ net.Listener, err error) {
 	defer func() {
 		if err != nil {
@@ -48,12 +47,12 @@ func listenSocket(path string) (_ net.Listener, err error) {
 		return nil, err
 	}
 	return &socket{Listener: l, end: sync.OnceValue(func() error {
-		os.Remove(path) // one that is left is replaced
+		os.Remove(path) // if this fails, the next server replaces the socket
 		return l.Close()
 	})}, nil
 }
 
-// private reports why a directory is none for a socket.
+// private returns an error if all users may replace files in a directory.
 func private(dir string) error {
 	info, err := os.Stat(dir)
 	if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
@@ -62,11 +61,10 @@ func private(dir string) error {
 	return err
 }
 
-// bindPrivately makes the socket in a directory that no other user can enter, and
-// moves it to where it belongs when its mode is right.
+// bindPrivately creates the socket in a directory that no other user can enter, sets its mode, and renames it to path.
 func bindPrivately(path string) (net.Listener, error) {
 	dir := path + ".new"
-	if err := os.RemoveAll(dir); err != nil { // of a server that was killed
+	if err := os.RemoveAll(dir); err != nil { // left by a killed server
 		return nil, err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -93,8 +91,8 @@ func bindPrivately(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// shortName returns another name of a path that is too long for a socket, which
-// is valid until done is called.
+// shortName returns path, or another name of it if it is too long for a socket. The caller calls done when it no longer
+// needs the name.
 func shortName(path string) (name string, done func() error, err error) {
 	if len(path) <= maxSocket {
 		return path, func() error { return nil }, nil
@@ -109,8 +107,8 @@ func shortName(path string) (name string, done func() error, err error) {
 	return "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + filepath.Base(path), dir.Close, nil
 }
 
-// DialSocket connects to the socket of a server, see [Endpoint]. The error wraps [fs.ErrNotExist] when
-// there is none, and is a refused connection when its server was killed.
+// DialSocket connects to the socket of a server, see [Endpoint]. The error wraps [fs.ErrNotExist] if there is no socket,
+// and is a refused connection if the server was killed.
 func DialSocket(ctx context.Context, path string) (net.Conn, error) {
 	short, done, err := shortName(path)
 	if err != nil {
@@ -125,13 +123,13 @@ func DialSocket(ctx context.Context, path string) (net.Conn, error) {
 	return c, err
 }
 
-// A socket is a listener that is removed with its end.
+// A socket is a listener whose file is deleted when it is closed.
 type socket struct {
 	net.Listener
 	end func() error
 }
 
-// Accept passes over callers of other users.
+// Accept closes connections of other users, and returns the next of the same user.
 func (s *socket) Accept() (net.Conn, error) {
 	for {
 		c, err := s.Listener.Accept()
@@ -146,7 +144,7 @@ func (s *socket) Close() error { return s.end() }
 
 type trustedKey struct{}
 
-// trusted reports whether a request came by the socket of the server.
+// trusted reports whether a request came through the socket of the server.
 func trusted(r *http.Request) bool {
 	trusted, _ := r.Context().Value(trustedKey{}).(bool)
 	return trusted

@@ -21,7 +21,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// TestRotation replaces the files of a server that runs.
+// TestRotation replaces the certificate files of a running server.
 func TestRotation(t *testing.T) {
 	old, next, dir := testenv.NewCA(t), testenv.NewCA(t), t.TempDir()
 	put := func(name string, content []byte) string {
@@ -73,8 +73,7 @@ func TestRotation(t *testing.T) {
 	is("the old certificate", old, next, false)
 }
 
-// TestCertificateExpires shows what a connection is worth that lasts longer
-// than the certificate of its client.
+// TestCertificateExpires checks that a client certificate that expires during a connection is no longer accepted.
 func TestCertificateExpires(t *testing.T) {
 	id := &url.URL{Scheme: "spiffe", Host: "example.com", Path: "/alice"}
 	leaf := &x509.Certificate{Subject: pkix.Name{CommonName: "alice"}, DNSNames: []string{"alice.example.com"}, URIs: []*url.URL{id}, NotAfter: time.Now()}

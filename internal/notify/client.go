@@ -21,38 +21,39 @@ import (
 )
 
 const (
-	// MaxBody is how much of the answer to a webhook is kept, in bytes.
+	// MaxBody is the number of bytes that are kept of the body of an answer to a webhook.
 	MaxBody = 64 << 10
 
 	maxHeader     = 256 << 10
 	maxRedirects  = 10
-	maxDiscard    = 4 << 10 // bytes of the body of a redirect; with more the connection is given up
+	maxDiscard    = 4 << 10 // bytes read of the body of a redirect; if it is longer, the connection is not reused
 	maxTransports = 16
 )
 
-// A Pool holds connections by their settings, of at most 16 of these. Idle ones are kept for 4 s. That is less than
-// the 5 s of many servers: none of them closes a connection as it is used again. Its zero value works; it is safe for
-// concurrent use.
+// A Pool holds connections for at most 16 different settings. It closes connections that were idle for 4 s. Many servers
+// do so after 5 s: a connection must not be closed by the server just when it is used again. The zero Pool is
+// ready to use. A Pool is safe for concurrent use.
 type Pool struct {
-	// Connect limits dialing, and a TLS handshake, by default to 10 s: net/http goes on to
-	// connect when the request has ended.
+	// Connect is the time limit of dialing, and of a TLS handshake; default 10 s. It is needed because
+	// net/http continues to connect after the request has ended.
 	Connect time.Duration
 
 	mu         sync.Mutex
 	transports map[setting]*http.Transport
 }
 
-// A setting says which requests may share a connection.
+// A setting identifies a transport: requests share connections only if their settings are equal.
 type setting struct {
-	proxy    string // URL; "" leaves it to the function
+	proxy    string // URL; "" if the proxy function of the transport decides
 	insecure bool   // certificates are not verified
-	http2    bool   // where the server has it; a post without answer ends a connection of HTTP/1.1 only
-	certs    string
+	http2    bool   // use HTTP/2 if the server supports it; with HTTP/1.1, a post without an answer closes its connection
+	certs    string // content of the Secret with certificates
 }
 
-// get returns the transport of a setting with the CAs and the client certificate of a Secret that has some, or none
-// if its name is "". A proxy over TLS has to be in the setting. Its certificate is verified in any case, and it is not
-// shown that of the client.
+// get returns the transport of a setting, with the CAs and the client certificate of the Secret certs. If the name of
+// certs is "", there is no Secret; otherwise it must contain a CA or a client certificate. The URL of a proxy with TLS
+// must be in the setting. The certificate of the proxy is always verified, and the client certificate is not
+// presented to it.
 func (p *Pool) get(s setting, certs secret.Reader, proxy func(*http.Request) (*url.URL, error)) (*http.Transport, error) {
 	settings := &tls.Config{MinVersion: tls.VersionTLS12}
 	if certs.Name != "" {
@@ -109,14 +110,14 @@ func (p *Pool) get(s setting, certs secret.Reader, proxy func(*http.Request) (*u
 	return t, nil
 }
 
-// Close ends idle connections. A Pool can be used after it.
+// Close closes idle connections. The Pool can still be used afterwards.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.forget()
 }
 
-// forget is called with p.mu held. Connections that are in use end when they were idle for 4 s.
+// forget removes all transports. The caller holds p.mu. Connections in use are closed when they have been idle for 4 s.
 func (p *Pool) forget() {
 	for _, t := range p.transports {
 		t.CloseIdleConnections()
@@ -124,18 +125,18 @@ func (p *Pool) forget() {
 	p.transports = map[setting]*http.Transport{}
 }
 
-// An Answer is what a server answered to a request.
+// An Answer is the answer of a server to a request.
 type Answer struct {
 	Status    int
 	Header    http.Header
-	Body      []byte // the beginning of it
-	Truncated bool   // the body was longer, or did not end
-	Err       error  // why the body did not end
+	Body      []byte // its first bytes
+	Truncated bool   // the body was longer, or incomplete
+	Err       error  // why the body was incomplete
 }
 
-// Send sends a request once, and reads at most limit bytes of the body of its answer. Redirects are
-// followed within the origin, at most 10, if they repeat the request: those with 307 and 308, and for a GET
-// also those with 301 to 303. The error is that of the connection.
+// Send sends a request once, and reads at most limit bytes of the body of the answer. It follows at most 10
+// redirects, within the origin only and only if they repeat the request: those with 307 and 308, and for a GET
+// also those with 301 to 303. It returns connection errors; an error status is not an error.
 func Send(ctx context.Context, by http.RoundTripper, method string, to *url.URL, header http.Header, body []byte, limit int) (*Answer, error) {
 	for hops := 0; ; hops++ {
 		req, err := http.NewRequestWithContext(ctx, method, "", bytes.NewReader(body))
@@ -155,7 +156,7 @@ func Send(ctx context.Context, by http.RoundTripper, method string, to *url.URL,
 		}
 		defer resp.Body.Close()
 		a := &Answer{Status: resp.StatusCode, Header: resp.Header}
-		if a.Status != http.StatusSwitchingProtocols { // after which there is no body but another protocol
+		if a.Status != http.StatusSwitchingProtocols { // after 101 another protocol follows instead of a body
 			a.Body, a.Err = io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1))
 			a.Truncated = a.Err != nil
 		}
@@ -166,7 +167,7 @@ func Send(ctx context.Context, by http.RoundTripper, method string, to *url.URL,
 	}
 }
 
-// replay returns where the request is to be repeated, nil for nowhere.
+// replay returns the URL at which a redirect repeats the request, nil if the redirect must not be followed.
 func replay(at *url.URL, method string, resp *http.Response) *url.URL {
 	location := resp.Header.Get("Location")
 	switch resp.StatusCode {
@@ -185,14 +186,14 @@ func replay(at *url.URL, method string, resp *http.Response) *url.URL {
 	return next
 }
 
-// UserInfo puts the user information of a URL into a header without credentials.
+// UserInfo sets Authorization to the user information of a URL, if there is any and the header has no Authorization.
 func UserInfo(u *url.URL, header http.Header) {
 	if password, _ := u.User.Password(); u.User != nil && header.Get("Authorization") == "" {
 		header.Set("Authorization", secret.Auth{Username: u.User.Username(), Password: password}.Header())
 	}
 }
 
-// Authorize puts the credentials of a Secret into a header, as [secret.Reader.Credentials] has them.
+// Authorize adds the credentials of a Secret to a header; see [secret.Reader.Credentials].
 func Authorize(r secret.Reader, header http.Header, tokens []string, own ...string) error {
 	more, auth, err := r.Credentials(tokens, own...)
 	maps.Copy(header, more)
@@ -202,8 +203,8 @@ func Authorize(r secret.Reader, header http.Header, tokens []string, own ...stri
 	return err
 }
 
-// Credentials returns what errors must not show of the header of a request: its values, and the token or the
-// password in them.
+// Credentials returns the texts in the header of a request that errors must not contain: its values, and the token
+// or password in them.
 func Credentials(header http.Header) (list []string) {
 	for name, values := range header {
 		if slices.Contains([]string{"Accept", "Content-Type", "Host", "User-Agent"}, name) {
@@ -215,5 +216,5 @@ func Credentials(header http.Header) (list []string) {
 		}
 	}
 	user, password, _ := (&http.Request{Header: header}).BasicAuth()
-	return append(list, cmp.Or(password, user)) // a user alone is a token
+	return append(list, cmp.Or(password, user)) // a user name without a password is a token
 }

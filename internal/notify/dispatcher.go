@@ -1,20 +1,19 @@
-// Package notify tells receivers events over HTTP. Its rules:
+// Package notify delivers events to receivers over HTTP. Its rules:
 //
-//   - Emit returns at once: a receiver that hangs delays neither the caller nor
-//     another receiver.
-//   - Each receiver is told in order, and at least once.
-//   - A delivery that failed and may succeed later is repeated after 1s, 2s, 4s and so
-//     on up to 30s, or as long as the receiver asks for, at most 1m, each time plus up to
-//     a tenth of that. It is given up 5m after the first attempt.
-//   - 256 events wait for a receiver. When there are more, the oldest of the
-//     lowest rank is dropped.
-//   - Every loss is reported, the next delivery is told how many events were
-//     lost, and Close returns their number.
-//   - After Close no goroutine is left.
+//   - Emit does not block: a receiver that hangs delays neither the caller nor other receivers.
+//   - Each receiver gets its events in order, and each event at least once.
+//   - A failed delivery that may succeed later is retried for 5m. The delays are 1s, 2s, 4s and so
+//     on up to 30s, or the time that the receiver asks for, at most 1m, each lengthened at random
+//     by up to a tenth.
+//   - At most 256 events wait for each receiver. If there are more, the oldest event of the lowest
+//     rank is dropped.
+//   - Every loss is reported. The next delivery gets the number of lost events, and Close returns
+//     it in its error.
+//   - Close waits for all goroutines.
 //
-// A [Dispatcher] does this for events of any type. A [Webhook] posts one event as
-// JSON, with the credentials of its Secret. URLs and credentials are secrets:
-// errors show a scheme and a host.
+// A [Dispatcher] implements these rules for events of any type. A [Webhook] posts one event as
+// JSON, with the credentials of its Secret. URLs and credentials are secrets: errors contain only
+// scheme and host.
 package notify
 
 import (
@@ -32,56 +31,56 @@ import (
 
 const (
 	maxWaiting = 256         // events for one receiver
-	firstPause = time.Second // before the second attempt; it doubles
+	firstPause = time.Second // before the second attempt; doubles with each attempt
 	lastPause  = 30 * time.Second
-	maxAsked   = time.Minute     // that a receiver may ask to wait
-	patience   = 5 * time.Minute // from the first attempt to the last for one event
+	maxAsked   = time.Minute     // longest delay that a receiver may ask for
+	patience   = 5 * time.Minute // from the first to the last attempt for one event
 )
 
-// A Dispatcher tells receivers events. Its exported fields are set before Start.
-// It is safe for concurrent use.
+// A Dispatcher delivers events to receivers. Its exported fields must be set before Start. It is safe
+// for concurrent use.
 type Dispatcher[T any] struct {
 	Receivers []*Receiver[T]
 
-	// Report is told of each event whose first delivery failed, and of events that
-	// are lost. Several goroutines may call it at once, and deliveries wait for it.
+	// Report is called with the error of each event whose first delivery failed, and for lost
+	// events. Several goroutines may call it at once, and deliveries wait for it.
 	Report func(err error, lost bool)
-	// Delivered is told of each event that a receiver accepted; nil for nothing.
+	// Delivered is called with each event that a receiver accepted; nil for none.
 	Delivered func(T)
 
-	running context.Context // until deliveries have to end
+	running context.Context // ends when deliveries must stop
 	stop    context.CancelFunc
-	closing context.Context // until Close
+	closing context.Context // ends with Close
 	close   context.CancelFunc
 	workers sync.WaitGroup
 
-	mu    sync.Mutex // of the receivers
-	ready *sync.Cond // an event waits, or Close was called
+	mu    sync.Mutex // guards the receivers
+	ready *sync.Cond // signals that an event waits, or that Close was called
 }
 
-// A Receiver is told events one after the other.
+// A Receiver gets events one after the other.
 type Receiver[T any] struct {
 	Name  string // for errors
-	Least int    // rank below which it is told nothing
-	// Deliver tells it an event: one attempt. Lost is how many events were lost since
-	// the last that was delivered.
+	Least int    // events of a lower rank are not delivered
+	// Deliver makes one attempt to deliver an event. Lost is the number of events that were lost since
+	// the last delivery.
 	Deliver func(ctx context.Context, event T, lost int) error
 
 	waiting []item[T]
-	dropped int   // events that were one too many, since that was reported
-	untold  int   // events lost since the last that was delivered
+	dropped int   // events dropped from the full queue since the last report
+	untold  int   // events lost since the last delivery
 	lost    int   // events lost since Start
 	cause   error // of the last loss
 }
 
-// An item is an event that waits.
+// An item is an event in the queue.
 type item[T any] struct {
 	event T
 	name  string
 	rank  int
 }
 
-// Start makes the dispatcher ready. Its owner calls Close.
+// Start starts the deliveries. The caller calls Close at the end.
 func (d *Dispatcher[T]) Start() {
 	d.ready = sync.NewCond(&d.mu)
 	d.running, d.stop = context.WithCancel(context.Background())
@@ -91,8 +90,8 @@ func (d *Dispatcher[T]) Start() {
 	}
 }
 
-// Emit queues an event for each receiver that is to be told. Name is what
-// reports call the event. An event after Close is lost.
+// Emit queues an event for each receiver that accepts its rank. Name is the name of the event in reports. An event
+// after Close is lost.
 func (d *Dispatcher[T]) Emit(event T, name string, rank int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,9 +110,9 @@ func (d *Dispatcher[T]) Emit(event T, name string, rank int) {
 	d.ready.Broadcast()
 }
 
-// Close delivers what waits, until ctx ends. An event that waits for another attempt
-// has it at once, and further attempts from 1s on. The error says for each
-// receiver how many events were lost since Start.
+// Close delivers the queued events until ctx ends, and waits for all goroutines. An event that waits for a retry is
+// retried at once, and then with delays that begin at 1s again. The error says for each receiver how many events were
+// lost since Start.
 func (d *Dispatcher[T]) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.close()
@@ -140,7 +139,7 @@ var (
 	errEnded  = errors.New("there was no time left")
 )
 
-// drop drops the oldest event of the lowest rank.
+// drop removes the oldest event of the lowest rank from the queue, and counts it as lost.
 func (r *Receiver[T]) drop() {
 	lowest := 0
 	for i := range r.waiting {
@@ -153,16 +152,16 @@ func (r *Receiver[T]) drop() {
 	r.lose(1, errFull)
 }
 
-// lose counts n events that are not delivered.
+// lose counts n lost events.
 func (r *Receiver[T]) lose(n int, cause error) {
 	r.untold += n
 	r.lost += n
-	if cause != errEnded || !errors.Is(r.cause, errEnded) { // which says more
+	if cause != errEnded || !errors.Is(r.cause, errEnded) { // an earlier cause of that kind has more details
 		r.cause = cause
 	}
 }
 
-// loss is the error that n events are lost.
+// loss returns an error about n lost events.
 func (r *Receiver[T]) loss(n int, cause error) error {
 	what := "1 event is"
 	if n > 1 {
@@ -171,7 +170,7 @@ func (r *Receiver[T]) loss(n int, cause error) error {
 	return fmt.Errorf("tell %s: %s lost, the last because: %w", r.Name, what, cause)
 }
 
-// work delivers the events of one receiver until Close was called and none waits.
+// work delivers the events of one receiver until Close was called and the queue is empty.
 func (d *Dispatcher[T]) work(r *Receiver[T]) {
 	for {
 		d.mu.Lock()
@@ -202,8 +201,8 @@ func (d *Dispatcher[T]) work(r *Receiver[T]) {
 	}
 }
 
-// deliver delivers one event, with as many attempts as are allowed. It reports the first
-// failure and the last.
+// deliver delivers one event, and retries until patience is over. It reports the first and the last
+// failure.
 func (d *Dispatcher[T]) deliver(r *Receiver[T], next item[T], lost int) error {
 	until, pause := time.Now().Add(patience), firstPause
 	for first := true; ; first = false {
@@ -227,7 +226,7 @@ func (d *Dispatcher[T]) deliver(r *Receiver[T], next item[T], lost int) error {
 		if first {
 			d.Report(fmt.Errorf("tell %s of %s, it is tried again: %w", r.Name, next.name, err), false)
 		}
-		hurry := d.closing.Done() // Close ends a pause that has begun; later ones last
+		hurry := d.closing.Done() // Close cuts the current pause short, but not later ones
 		if d.closing.Err() != nil {
 			hurry = nil
 		}
@@ -242,17 +241,17 @@ func (d *Dispatcher[T]) deliver(r *Receiver[T], next item[T], lost int) error {
 	}
 }
 
-// A Refusal is an error that another attempt does not mend, or does if Code is 429, or from 500 on but 501.
+// A Refusal is an error that is not retried, unless Code is 429, or 500 or more other than 501.
 type Refusal struct {
-	Code  int           // status of the answer; 0 for what never succeeds
-	After time.Duration // how long the receiver asks to wait, 0 for nothing
+	Code  int           // status of the answer; 0 if a retry cannot succeed
+	After time.Duration // delay that the receiver asks for, 0 for none
 	Err   error
 }
 
 func (r *Refusal) Error() string { return r.Err.Error() }
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// retryable reports whether another attempt may succeed, and how long the receiver asks to wait.
+// retryable reports whether another attempt may succeed, and returns the delay that the receiver asks for.
 func retryable(err error) (again bool, after time.Duration) {
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		return retry.Status(r.Code), r.After

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// A script answers for receivers and records what they were told.
+// A script answers for receivers and records their events.
 type script struct {
 	do func(ctx context.Context, receiver string, event, attempt int) error // nil: every event is accepted
 
@@ -25,8 +25,8 @@ type script struct {
 	attempts map[string]int
 	times    []time.Duration  // of the attempts
 	told     map[string][]int // the events that a receiver accepted
-	lost     map[int]int      // what was said with an event to have been lost
-	reports  []string         // "lost: " before those of losses
+	lost     map[int]int      // number of lost events that was delivered with an event
+	reports  []string         // reports of losses begin with "lost: "
 }
 
 // dispatch starts a dispatcher for receivers by name.
@@ -74,7 +74,7 @@ func numbers(from, to int) (list []int) {
 	return list
 }
 
-// near reports whether got is a time of the schedule, to which each pause adds up to a tenth.
+// near reports whether got is the time want of the schedule, given that each pause is lengthened by up to a tenth.
 func near(got, want time.Duration) bool { return got >= want && got <= want+want/10 }
 
 func TestSchedule(t *testing.T) {
@@ -82,7 +82,7 @@ func TestSchedule(t *testing.T) {
 		return &notify.Refusal{Code: code, After: after, Err: errors.New("no")}
 	}
 	for name, test := range map[string]struct {
-		answers []error // the last is repeated
+		answers []error // the last one is repeated
 		times   string  // of the attempts, in seconds
 		reports int
 		lost    bool
@@ -130,7 +130,8 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// TestIndependent: a receiver that hangs delays neither Emit nor other receivers, and Close only as long as its context lasts.
+// TestIndependent checks that a receiver that hangs delays neither Emit nor other receivers, and delays Close only until
+// its context ends.
 func TestIndependent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{do: func(ctx context.Context, receiver string, _, _ int) error {
@@ -156,10 +157,11 @@ func TestIndependent(t *testing.T) {
 		if again := d.Close(ctx); again == nil || again.Error() != err.Error() {
 			t.Errorf("closed again: %v", again)
 		}
-	}) // which fails when a goroutine is left
+	}) // synctest.Test fails if a goroutine is left
 }
 
-// TestRecovery: a receiver that comes back is told what it missed, in order, and Delivered is called for each.
+// TestRecovery checks that a receiver that recovers gets the events that it missed, in order, and that Delivered is called
+// for each.
 func TestRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{}
@@ -184,7 +186,7 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// TestFull: the oldest events of the lowest rank are dropped, and reported.
+// TestFull checks that a full queue drops the oldest events of the lowest rank, and that the loss is reported.
 func TestFull(t *testing.T) {
 	for name, test := range map[string]struct {
 		rank func(n int) int
@@ -222,15 +224,15 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestEnd: Close ends a pause that has begun, so that a receiver that came back is told everything; later
-// pauses are ended by its context. What is emitted later is lost.
+// TestEnd checks that Close cuts the current pause short, so that a receiver that has recovered gets all events, and
+// that the end of its context cuts later pauses short. Events that are emitted later are lost.
 func TestEnd(t *testing.T) {
 	for name, test := range map[string]struct {
-		up      time.Duration // when the receiver is back
-		before  time.Duration // Close
+		up      time.Duration // when the receiver recovers
+		before  time.Duration // time before Close
 		told    []int
 		want    string
-		seconds time.Duration // that Close took
+		seconds time.Duration // duration of Close
 	}{
 		"back":     {100 * time.Second, 95 * time.Second, numbers(1, 3), "<nil>", 7},
 		"not back": {time.Hour, 0, nil, "tell e: 3 events are lost, the last because: there was no time left: down", 20},

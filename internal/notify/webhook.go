@@ -16,40 +16,40 @@ import (
 	"github.com/headgate-io/headgate/internal/secret"
 )
 
-// Timeout is that of one attempt, where none is set.
+// Timeout is the default timeout of one attempt.
 const Timeout = 5 * time.Second
 
 const maxShown = 300 // bytes of an answer in an error
 
-// A Webhook is where requests are sent to and how, as a document says it.
+// A Webhook is the target of requests, as configured in a document.
 type Webhook struct {
-	URL   string // http or https; user information is for basic authentication
+	URL   string // http or https; user information is used for basic authentication
 	Proxy string // URL: http, https, socks5 or socks5h; "" for that of Proxies
 
-	Secret   Ref  // with what Credentials reads
+	Secret   Ref  // read by Credentials
 	Certs    Ref  // with the keys ca.crt, tls.crt and tls.key
 	Insecure bool // certificates are not verified
-	HTTP2    bool // where the server has it
+	HTTP2    bool // use HTTP/2 if the server supports it
 
 	Prefix   string // of the names of fields in errors, such as "spec."
-	URLField string // what the document calls URL, before which the key address of the Secret counts; "" where it does not
+	URLField string // field of URL in the document; if set, the key address of the Secret takes precedence over URL
 
-	// Credentials puts those of the Secret into the header of the requests; nil for none.
+	// Credentials adds the credentials of the Secret to the header of the requests; nil for none.
 	Credentials func(secret.Reader, http.Header) error
-	// TokenURL is where credentials are for when neither the document nor the Secret has a URL; "" for nowhere.
+	// TokenURL is the URL if neither the document nor the Secret has one, but there are credentials; "" for none.
 	TokenURL string
 
-	Secrets func(ctx context.Context, namespace, name string) (map[string][]byte, error) // nil: a Secret that is named is an error
+	Secrets func(ctx context.Context, namespace, name string) (map[string][]byte, error) // if nil, naming a Secret is an error
 	Proxies func(*http.Request) (*url.URL, error)                                        // as in [http.Transport]; nil for none
 	Pool    *Pool                                                                        // of the connections
 }
 
-// A Ref names a Secret. The zero Ref is none.
+// A Ref names a Secret. The zero Ref names none.
 type Ref struct{ Namespace, Name string }
 
 func (r Ref) String() string { return r.Namespace + "/" + r.Name }
 
-// Check adds to found what is wrong with the document, whatever its Secrets hold.
+// Check adds the errors of the document to found. It does not read the Secrets.
 func (w *Webhook) Check(found *document.Findings) {
 	if w.URL != "" {
 		_, err := ParseURL(w.URL)
@@ -70,11 +70,11 @@ func (w *Webhook) Check(found *document.Findings) {
 	}
 }
 
-// proxySchemes are those of the URL of a proxy.
+// proxySchemes are the allowed schemes of the URL of a proxy.
 var proxySchemes = []string{"http", "https", "socks5", "socks5h"}
 
-// ParseURL returns the URL in text, which has one of schemes, by default http and https. Errors do not show
-// it: it may hold a secret.
+// ParseURL parses a URL whose scheme is one of schemes, by default http and https. Errors do not contain the URL,
+// because it may contain a secret.
 func ParseURL(text string, schemes ...string) (*url.URL, error) {
 	if len(schemes) == 0 {
 		schemes = []string{"http", "https"}
@@ -91,16 +91,17 @@ func ParseURL(text string, schemes ...string) (*url.URL, error) {
 	return u, nil
 }
 
-// A Target is where requests are sent, with what the Secrets held when it was made.
+// A Target is the target of requests, with the content of the Secrets when it was created.
 type Target struct {
 	URL    *url.URL
 	Header http.Header
-	Hidden []string // what errors must not show
+	Hidden []string // texts that errors must not contain
 
 	transport *http.Transport
 }
 
-// Target reads the Secrets. Its error is what each request would fail with before it connects.
+// Target reads the Secrets and returns the target with their content. It fails if the document or the Secrets are
+// invalid, or if a Secret or the proxy cannot be determined.
 func (w *Webhook) Target(ctx context.Context) (*Target, error) {
 	t := &Target{Header: http.Header{}}
 	err := w.locate(ctx, t)
@@ -110,7 +111,7 @@ func (w *Webhook) Target(ctx context.Context) (*Target, error) {
 	return t, redact.Error(err, t.Hidden...)
 }
 
-// locate sets the URL and the header of t.
+// locate sets the URL, the header and the hidden texts of t.
 func (w *Webhook) locate(ctx context.Context, t *Target) error {
 	address, at := w.URL, w.Prefix+w.URLField
 	if w.Secret != (Ref{}) {
@@ -146,7 +147,7 @@ func (w *Webhook) locate(ctx context.Context, t *Target) error {
 	return nil
 }
 
-// connect sets the connections of t.
+// connect sets the transport of t.
 func (w *Webhook) connect(ctx context.Context, t *Target) error {
 	s := setting{insecure: w.Insecure, http2: w.HTTP2}
 	var proxy *url.URL
@@ -193,13 +194,13 @@ func (t *Target) Send(ctx context.Context, method string, header http.Header, bo
 	return Send(ctx, t.transport, method, t.URL, header, body, limit)
 }
 
-// Post posts JSON: one attempt. It returns what was answered with a status from 200 to 299; another
-// status is a [*Refusal]. Errors show no more of the URL than scheme and host.
+// Post makes one attempt to post JSON. It returns the body of an answer with a status from 200 to 299; for another
+// status the error wraps a [*Refusal]. Errors contain only scheme and host of the URL.
 func (t *Target) Post(ctx context.Context, body []byte) ([]byte, error) {
 	t.Header.Set("Content-Type", "application/json")
 	t.Header.Set("User-Agent", "headgate")
 	a, err := t.Send(ctx, http.MethodPost, t.Header, body, MaxBody)
-	if err == nil && a.Status >= 200 && a.Status <= 299 { // what is missing of the body changes nothing
+	if err == nil && a.Status >= 200 && a.Status <= 299 { // even if the body is incomplete
 		return a.Body, nil
 	}
 	hidden := append(Private(t.URL), t.Hidden...)
@@ -224,8 +225,8 @@ func (t *Target) refusal(a *Answer, hidden []string) error {
 	return &Refusal{a.Status, after, errors.New(text)}
 }
 
-// Private returns what must not be seen of a URL: all that follows its host, and
-// the parts of that which are long enough to be keys, and the password or the user before it.
+// Private returns the secret parts of a URL: everything after the host, the parts of it that are long enough to
+// be keys, and the password, or the user if there is no password.
 func Private(u *url.URL) []string {
 	list := []string{u.RequestURI(), u.EscapedPath(), u.Path}
 	for _, part := range strings.FieldsFunc(u.RequestURI(), func(r rune) bool { return strings.ContainsRune("/?&=", r) }) {

@@ -33,7 +33,7 @@ const (
 type recorder struct {
 	*httptest.Server
 	mu       sync.Mutex
-	requests []string // as in "POST /path Bearer x body"
+	requests []string // such as "POST /path Bearer x body"
 }
 
 func record(t *testing.T, answer http.HandlerFunc) *recorder {
@@ -58,7 +58,7 @@ func (r *recorder) all() []string {
 	return append([]string(nil), r.requests...)
 }
 
-// webhook returns one of a document whose fields are below spec, with the Secrets test/hook and test/tls.
+// webhook returns the webhook of a document whose fields are below spec, with the Secrets test/hook and test/tls.
 func webhook(address string, hook, certs map[string]string) *notify.Webhook {
 	w := &notify.Webhook{URL: address, Prefix: "spec.", URLField: "address", Credentials: bearer, Pool: &notify.Pool{Connect: time.Second}}
 	secrets := map[string]map[string]string{"hook": hook, "tls": certs}
@@ -97,7 +97,7 @@ func post(ctx context.Context, w *notify.Webhook) error {
 	return err
 }
 
-// TestAddress: the address of the Secret counts before that of the document, and that of a token after both.
+// TestAddress checks that the address of the Secret takes precedence over that of the document, and that over TokenURL.
 func TestAddress(t *testing.T) {
 	server := record(t, nil)
 	for _, test := range []struct {
@@ -124,7 +124,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestCheck names what is wrong with a document, and never shows a value that may be a secret.
+// TestCheck checks that errors name the invalid field of a document, and contain no value that may be a secret.
 func TestCheck(t *testing.T) {
 	for want, change := range map[string]func(*notify.Webhook){
 		"":                         func(*notify.Webhook) {},
@@ -149,7 +149,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestSettings names the Secret, the key and the field that a post lacks. Only a Secret that cannot be read is waited for.
+// TestSettings checks that errors name the Secret, the key and the field that a post lacks, and that only a Secret that
+// cannot be read is retried.
 func TestSettings(t *testing.T) {
 	for want, w := range map[string]*notify.Webhook{
 		"spec.secretRef: secret test/chat: file does not exist":                             {Secret: notify.Ref{Namespace: "test", Name: "chat"}},
@@ -178,12 +179,13 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestAnswers: what is accepted, which redirects are followed with the credentials, and what other answers say.
+// TestAnswers checks which answers are accepted, which redirects are followed with the credentials, and the errors of other
+// answers.
 func TestAnswers(t *testing.T) {
 	other := record(t, nil)
 	for _, test := range []struct {
 		status int
-		to     string // a redirect of /
+		to     string // target of a redirect from /
 		posts  int
 		want   string // "" for success
 	}{
@@ -227,7 +229,7 @@ func TestAnswers(t *testing.T) {
 	testenv.Equal(t, len(other.all()), 0, "another origin was told")
 }
 
-// TestSecretsStay makes posts fail in all ways: no error shows the path of the address, or a credential.
+// TestSecretsStay makes posts fail in many ways, and checks that no error contains the path of the URL or a credential.
 func TestSecretsStay(t *testing.T) {
 	echo := func(status int, header ...string) string {
 		return record(t, func(w http.ResponseWriter, r *http.Request) {
@@ -265,7 +267,7 @@ func TestSecretsStay(t *testing.T) {
 		for _, from := range []string{"secret", "document"} {
 			full := address + "/services/" + pathKey + "/key%2Fin%2Fone%2Fpart?key=" + pathKey + "&sig=key%2Fin%2Fa%2Fquery"
 			w := webhook(full, map[string]string{"token": token}, nil)
-			if strings.Contains(name, "user") || name == "password" { // a token counts before them
+			if strings.Contains(name, "user") || name == "password" { // a token would take precedence over them
 				w.Credentials = nil
 			}
 			if from == "secret" {
@@ -286,7 +288,8 @@ func TestSecretsStay(t *testing.T) {
 	}
 }
 
-// TestProxy: the proxy of the document counts before that of the program, and another counts at once.
+// TestProxy checks that the proxy of the document takes precedence over that of the program, and that a changed proxy
+// takes effect at once.
 func TestProxy(t *testing.T) {
 	own, general, third := record(t, nil), record(t, nil), record(t, nil)
 	at, _ := url.Parse(general.URL)
@@ -309,8 +312,8 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// TestHostileAnswers: an event that was accepted is not told again for an answer that breaks off, and no
-// answer makes an error long.
+// TestHostileAnswers checks that a post is accepted even if the body of the answer breaks off, and that no answer
+// makes an error long.
 func TestHostileAnswers(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"": func(w http.ResponseWriter, _ *http.Request) {
@@ -336,7 +339,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// TestForgotten: connections of settings that were used long ago end.
+// TestForgotten checks that a pool closes the connections of settings that were used long ago.
 func TestForgotten(t *testing.T) {
 	var open sync.WaitGroup
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -367,10 +370,10 @@ func TestForgotten(t *testing.T) {
 	for n := range 16 {
 		target(n + 100)
 	}
-	open.Wait() // or the test does not end
+	open.Wait() // the test hangs if a connection stays open
 }
 
-// TestSilentServer: no connection is left of a server, or of a proxy, that accepts connections and says nothing.
+// TestSilentServer checks that no connection is left to a server or proxy that accepts connections but never answers.
 func TestSilentServer(t *testing.T) {
 	for _, test := range []struct{ address, proxy string }{{"https://SILENT", ""}, {"http://chat.invalid", "https://SILENT"}} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -385,7 +388,7 @@ func TestSilentServer(t *testing.T) {
 		if err := post(ctx, w); err == nil {
 			t.Errorf("%+v: no error", test)
 		}
-		<-ended // or the test does not end
+		<-ended // the test hangs if the connection stays open
 		w.Pool.Close()
 	}
 }

@@ -24,14 +24,14 @@ import (
 	"github.com/headgate-io/headgate/source/serve/journal"
 )
 
-// Bounds of requests and answers.
+// Limits of requests and answers.
 const (
 	maxWait       = 10 * time.Minute // for the end of a run
-	maxReason     = 1000             // bytes of why a caller wants something
-	maxActor      = 200              // bytes of who that is
+	maxReason     = 1000             // bytes of the reason for a change
+	maxActor      = 200              // bytes of the name of its author
 	maxDefects    = 100
-	maxText       = 1000 // bytes of a text that is not the server's own
-	maxRuns       = 20   // of one object that are shown
+	maxText       = 1000 // bytes of a text from a request or an upstream
+	maxRuns       = 20   // shown for one object
 	defaultFiles  = 1000
 	maxFiles      = 10_000 // in an answer
 	maxListed     = 200_000
@@ -42,22 +42,21 @@ const (
 // reply answers with JSON.
 func (c *call) reply(value any) error { return httpserve.JSON(c.w, http.StatusOK, value) }
 
-// bad refuses the value of a parameter.
+// bad returns the refusal of the value of a parameter.
 func (c *call) bad(name, want string) error {
 	return httpserve.Refuse(http.StatusBadRequest, "parameter %s: %s is not possible: want %s", name, document.Quote(c.values[name]), want)
 }
 
-// clean returns a text that a request or an upstream chose, fit to be shown.
+// clean redacts and shortens a text from a request or an upstream, so that it can be shown.
 func clean(text string) string { return redact.Excerpt(text, maxText) }
 
-// query reads the parameters of a request, which has no others than those
-// allowed, and each once.
+// query reads the parameters of a request. It refuses parameters that are not allowed or given twice.
 func (c *call) query(allowed []string) (err error) {
 	c.values, err = httpserve.Parameters(c.r, allowed...)
 	return err
 }
 
-// number reads a parameter that is a number from 1 to most.
+// number reads a parameter that is a number from 1 to most; otherwise is its default.
 func (c *call) number(name string, most, otherwise int) (int, error) {
 	text, given := c.values[name]
 	if !given {
@@ -70,7 +69,7 @@ func (c *call) number(name string, most, otherwise int) (int, error) {
 	return n, nil
 }
 
-// filter returns which objects the parameters select.
+// filter returns a pattern of the objects that the parameters select; its empty fields match all.
 func (c *call) filter() (source.Reference, error) {
 	ref := source.Reference{Namespace: c.values["namespace"], Name: c.values["name"]}
 	if kind := c.values["kind"]; kind != "" {
@@ -118,8 +117,8 @@ func (c *call) list() error {
 	return c.reply(map[string]any{"sources": list, "defects": c.problems()})
 }
 
-// problems returns what is wrong with documents, to callers who may read
-// everything: a defect names files, and objects of any namespace.
+// problems returns the defects of documents if the caller may read everything: a defect names files, and
+// objects of any namespace.
 func (c *call) problems() []string {
 	list := []string{}
 	if may(c.grant, mayRead, source.Reference{}) == nil {
@@ -130,7 +129,7 @@ func (c *call) problems() []string {
 	return list[:min(len(list), maxDefects)]
 }
 
-// stats answers how much there is to do, of what the caller may read.
+// stats answers with the workload of the server, restricted to the objects that the caller may read.
 func (c *call) stats() error {
 	stats := api.Stats{Version: "(devel)", Started: c.started, Phases: map[string]int{}, Ready: map[string]int{}, Defects: c.problems()}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
@@ -148,7 +147,7 @@ func (c *call) stats() error {
 	return c.reply(stats)
 }
 
-// source answers with one source, or its document.
+// source answers with one source, or with its document if the caller accepts YAML.
 func (c *call) source() error {
 	c.w.Header().Add("Vary", "Accept")
 	if !httpserve.Wants(c.r, "application/yaml") {
@@ -161,14 +160,14 @@ func (c *call) source() error {
 	return err
 }
 
-// readyOf returns the condition that sums up an object.
+// readyOf returns the Ready condition of an object, with status Unknown if it has none.
 func readyOf(v View) source.Condition {
 	ready := v.Object.Common().Condition(source.ReadyCondition)
 	ready.Status = cmp.Or(ready.Status, "Unknown")
 	return ready
 }
 
-// Summary returns an object as lists of the API have it.
+// Summary returns an object in the form of the lists of the API.
 func Summary(v View) api.Source {
 	self, ready := source.Involved(v.Object), readyOf(v)
 	one := api.Source{
@@ -192,7 +191,7 @@ func Summary(v View) api.Source {
 	return one
 }
 
-// detail answers with an object as it is shown alone.
+// detail answers with one object, including the fields that lists leave out.
 func (c *call) detail(v View) error {
 	one := Summary(v)
 	text, err := source.EncodeYAML(source.Masked(v.Object))
@@ -204,7 +203,7 @@ func (c *call) detail(v View) error {
 	return c.reply(one)
 }
 
-// runOf returns a run as the API has it.
+// runOf returns a run in the form of the API.
 func runOf(r Run) api.Run {
 	run := api.Run{
 		Number: r.Number, Trigger: string(r.Trigger), Started: r.Started, Took: r.Took.Seconds(),
@@ -219,7 +218,7 @@ func runOf(r Run) api.Run {
 	return run
 }
 
-// runs answers with the last notable runs of an object, the newest first.
+// runs answers with the latest notable runs of an object, the newest first.
 func (c *call) runs() error {
 	runs := []api.Run{} // [] and not null
 	c.mu.Lock()
@@ -231,7 +230,7 @@ func (c *call) runs() error {
 	return c.reply(map[string]any{"runs": runs})
 }
 
-// files answers with the files of an artifact in the order of their paths.
+// files answers with the files of an artifact, ordered by path.
 func (c *call) files() error {
 	limit, err := c.number("limit", maxFiles, defaultFiles)
 	if err != nil {
@@ -260,7 +259,7 @@ func (c *call) files() error {
 	return c.reply(answer)
 }
 
-// listFiles returns the files of an artifact in the order of their paths; of one that is no archive the one file.
+// listFiles returns the files of an artifact, ordered by path. An artifact that is not an archive is listed as one file.
 func listFiles(store *artifact.Store, a artifact.Artifact) ([]api.File, error) {
 	content, err := store.Open(a)
 	if err != nil {
@@ -299,13 +298,13 @@ func listFiles(store *artifact.Store, a artifact.Artifact) ([]api.File, error) {
 	return files, err
 }
 
-// session answers who the caller is.
+// session answers with the identity and permissions of the caller.
 func (c *call) session() error { return c.reply(c.sessionOf(c.grant)) }
 
-// sessionOf says who a caller is.
+// sessionOf returns the [api.Session] of a grant.
 func (s *Server) sessionOf(g httpserve.Grant) any {
 	allowed, scope := []string{}, g.Scope()
-	for _, what := range []string{mayFetch, mayRead, mayChange} { // with some objects at least
+	for _, what := range []string{mayFetch, mayRead, mayChange} { // allowed for at least some objects
 		if g.All || scope != nil && httpserve.Allows(scope.May, what) {
 			allowed = append(allowed, what)
 		}
@@ -316,7 +315,7 @@ func (s *Server) sessionOf(g httpserve.Grant) any {
 	return api.Session{Actor: g.Actor, Required: s.config.Callers.Required(), May: allowed}
 }
 
-// why reads who wants a change and why. The credential says who, where there is one.
+// why reads the author of a change and the reason. If the caller has a credential, its name is the author.
 func (c *call) why() (why api.Change, err error) {
 	err = c.bodies.JSON(c.w, c.r, &why)
 	if err == nil && (len(why.By) > maxActor || len(why.Reason) > maxReason) {
@@ -325,7 +324,7 @@ func (c *call) why() (why api.Change, err error) {
 	return api.Change{By: redact.String(cmp.Or(c.grant.Actor, why.By)), Reason: redact.String(why.Reason)}, err
 }
 
-// reconcile asks for a run, and may wait for its end.
+// reconcile requests a run, and waits for its end if the parameter wait is set.
 func (c *call) reconcile() error {
 	why, err := c.why()
 	if err != nil {
@@ -367,13 +366,13 @@ func (c *call) resume() error {
 	if err == nil {
 		err = c.Resume(c.ref)
 	}
-	if c.view.Suspension == nil { // nothing but a run came of it
+	if c.view.Suspension == nil { // it was not suspended: resuming only requested a run
 		return c.done(err, why, "ReconcileRequested", "a run was requested")
 	}
 	return c.done(err, why, "Resumed", "resumed")
 }
 
-// done answers with the object of the path as it is after a change, unless that failed.
+// done records a change and answers with the changed object, unless err is set.
 func (c *call) done(err error, why api.Change, reason, message string) error {
 	if err != nil {
 		return err
@@ -386,7 +385,7 @@ func (c *call) done(err error, why api.Change, reason, message string) error {
 	return c.detail(v)
 }
 
-// did logs and keeps what a caller did.
+// did logs a change and adds it to the journal.
 func (c *call) did(why api.Change, reason, message string) {
 	log := c.log.With("object", c.view.Object.Head().String(), "change", reason)
 	if why.By != "" {
@@ -403,14 +402,15 @@ func (c *call) did(why api.Change, reason, message string) {
 	}
 }
 
-// sees reports whether the caller may read of an object now: a stream lasts longer than a request.
+// sees reports whether the caller may still read an object: permissions may change during a stream.
 func (c *call) sees(ref source.Reference) bool {
 	grant, err := c.config.Callers.Renew(c.grant)
 	return err == nil && may(grant, mayRead, ref) == nil
 }
 
-// stream answers with the server-sent events that produce sends, until the reader is gone or takes nothing, the
-// server ends, or the caller is not known any more. Comments show proxies that the stream is in use.
+// stream answers with the server-sent events that produce sends. It ends when the client disconnects or stops
+// reading, when the server ends, or when the credential of the caller is no longer valid. Comments keep proxies
+// from closing an idle stream.
 func (c *call) stream(produce func(ctx context.Context, send func(id int64, value any)) error) error {
 	out := httpserve.NewStream(c.w, "text/event-stream")
 	if c.r.Method == http.MethodHead {
@@ -422,7 +422,7 @@ func (c *call) stream(produce func(ctx context.Context, send func(id int64, valu
 	pieces, ended := make(chan string), make(chan error, 1)
 	go func() {
 		ended <- produce(ctx, func(id int64, value any) {
-			text, _ := json.Marshal(value) // which has no type that JSON lacks
+			text, _ := json.Marshal(value) // has only types that JSON can encode
 			piece := "data: " + string(text) + "\n\n"
 			if id > 0 {
 				piece = "id: " + strconv.FormatInt(id, 10) + "\n" + piece
@@ -455,15 +455,15 @@ func (c *call) stream(produce func(ctx context.Context, send func(id int64, valu
 	}
 }
 
-// watch streams the sources that the caller may read, and their changes. One
-// that the filter selects no more is told as gone.
+// watch streams the sources that the caller may read, and their changes. A source that the filter no longer
+// selects is reported as gone.
 func (c *call) watch() error {
 	selects, err := c.selection()
 	if err != nil {
 		return err
 	}
 	return c.stream(func(ctx context.Context, send func(int64, any)) error {
-		told := make(map[source.Reference]bool) // what the client knows
+		told := make(map[source.Reference]bool) // sources that the client knows
 		synced := false
 		return c.Watch(ctx, func(views []View) {
 			for _, v := range views {
@@ -485,7 +485,7 @@ func (c *call) watch() error {
 	})
 }
 
-// events answers with events, the oldest first, or follows them.
+// events answers with past events, the oldest first, or streams events if the parameter follow is true.
 func (c *call) events() error {
 	q, err := c.eventQuery()
 	if err != nil {
@@ -505,13 +505,13 @@ func (c *call) events() error {
 	return c.reply(map[string]any{"events": append([]api.Event{}, c.config.Journal.Read(q)...)}) // [] and not null
 }
 
-// eventQuery reads which events are wanted, of those that the caller may read.
+// eventQuery reads the parameters of a query for events, and restricts it to the events that the caller may read.
 func (c *call) eventQuery() (q journal.Query, err error) {
 	object, err := c.filter()
 	if err != nil {
 		return q, err
 	}
-	q.Select = func(e *api.Event) bool { // of no object only callers are told that may read everything
+	q.Select = func(e *api.Event) bool { // an event without an object needs permission to read everything
 		ref, err := source.ParseReference(e.InvolvedObject.Kind + "/" + e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name)
 		if err != nil {
 			ref = source.Reference{}
@@ -527,14 +527,14 @@ func (c *call) eventQuery() (q journal.Query, err error) {
 			return q, c.bad("since", "a time such as 2026-01-31T12:00:00Z")
 		}
 	}
-	after := cmp.Or(c.r.Header.Get("Last-Event-ID"), c.values["after"]) // what the stream before ended with
+	after := cmp.Or(c.r.Header.Get("Last-Event-ID"), c.values["after"]) // the last event of the previous stream
 	q.After, err = strconv.ParseInt(cmp.Or(after, "0"), 10, 64)
 	if err != nil || q.After < 0 {
 		return q, c.bad("after", "the number of an event")
 	}
 	otherwise := defaultEvents
 	if after != "" && c.values["follow"] != "" {
-		otherwise = 0 // none is to be left out
+		otherwise = 0 // no limit: the client resumes a stream
 	}
 	q.Limit, err = c.number("limit", maxEvents, otherwise)
 	return q, err

@@ -26,8 +26,7 @@ import (
 	"github.com/headgate-io/headgate/source/serve/api"
 )
 
-// TestChange suspends, resumes and reconciles, and finds who did it in the
-// answer, the events and the log.
+// TestChange suspends, resumes and reconciles, and checks that the answer, the events and the log name the caller.
 func TestChange(t *testing.T) {
 	r := newHTTPFixture(t, true)
 	shop := r.client("token-of-shop-001")
@@ -39,7 +38,7 @@ func TestChange(t *testing.T) {
 	if p := (*api.Problem)(nil); !errors.As(err, &p) || p.Status != 409 || !strings.Contains(err.Error(), "shop") {
 		t.Errorf("reconcile what is suspended: %v", err)
 	}
-	for range 2 { // of what is not suspended, nothing but a run comes
+	for range 2 { // resuming an object that is not suspended only requests a run
 		if one, err = shop.Resume(t.Context(), app, api.Change{}); err != nil || one.Suspension != nil {
 			t.Errorf("%+v, %v", one, err)
 		}
@@ -74,7 +73,7 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// TestBy shows whom a change is put down to where nobody has to say who it is.
+// TestBy shows which user a change is attributed to on a server without authentication.
 func TestBy(t *testing.T) {
 	r := newHTTPFixture(t, false)
 	one, err := r.client("").Suspend(t.Context(), app, api.Change{By: "alice", Reason: "holidays"})
@@ -83,7 +82,7 @@ func TestBy(t *testing.T) {
 	}
 }
 
-// TestRuns shows what is remembered of runs.
+// TestRuns checks which runs are recorded.
 func TestRuns(t *testing.T) {
 	r := newHTTPFixture(t, false)
 	c := r.client("")
@@ -165,7 +164,7 @@ func TestSources(t *testing.T) {
 	if _, err := c.Suspend(t.Context(), source.Reference{Kind: "Bucket", Namespace: "shop", Name: "assets"}, api.Change{By: "alice"}); err != nil {
 		t.Fatal(err)
 	}
-	// One that waits for another that is under way, and those that are missing while a document is defective.
+	// An object that waits for another one, and objects that are missing while a document is defective.
 	more := objects(t, `
 apiVersion: source.headgate.dev/v1
 kind: GitRepository
@@ -232,7 +231,7 @@ spec: {url: "https://git.example.org/part.git", interval: 1h}
 
 var errEnough = errors.New("enough")
 
-// TestWatchStream sees all sources that the caller may read, a change, and a removal.
+// TestWatchStream checks that a watch reports all sources that the caller may read, a change and a removal.
 func TestWatchStream(t *testing.T) {
 	r := newHTTPFixture(t, true, func(r *httpFixture) { r.Retention = time.Millisecond })
 	c := r.client("token-of-shop-001")
@@ -262,7 +261,7 @@ func TestWatchStream(t *testing.T) {
 	}
 }
 
-// TestWatchFilter tells what the filter selects no more as gone.
+// TestWatchFilter checks that a source that the filter no longer selects is reported as gone.
 func TestWatchFilter(t *testing.T) {
 	r := newHTTPFixture(t, false)
 	c := r.client("")
@@ -284,7 +283,7 @@ func TestWatchFilter(t *testing.T) {
 	}
 }
 
-// open opens a stream as a proxy sees it.
+// open opens a stream and returns the raw answer.
 func (r *httpFixture) open(ctx context.Context, path, token string, header ...string) *http.Response {
 	r.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
@@ -298,7 +297,7 @@ func (r *httpFixture) open(ctx context.Context, path, token string, header ...st
 	return resp
 }
 
-// TestStream shows the form of a stream, its comments, and that it ends with the server.
+// TestStream checks the header of a stream, its comments, and that it ends with the server.
 func TestStream(t *testing.T) {
 	r := newHTTPFixture(t, false, func(r *httpFixture) { r.Keepalive = 20 * time.Millisecond })
 	for _, path := range []string{"/api/v1/watch", "/api/v1/events?follow=true"} {
@@ -320,7 +319,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestDroppedStreams leaves nothing of streams whose readers are gone.
+// TestDroppedStreams checks that no goroutine is left of streams whose clients disconnected.
 func TestDroppedStreams(t *testing.T) {
 	r := newHTTPFixture(t, false)
 	before := runtime.NumGoroutine()
@@ -330,12 +329,12 @@ func TestDroppedStreams(t *testing.T) {
 		defer resp.Body.Close()
 	}
 	cancel()
-	for runtime.NumGoroutine() > before { // until they have ended
+	for runtime.NumGoroutine() > before { // until the streams have ended
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// TestStreamEnds ends the stream of a caller whose token is taken away.
+// TestStreamEnds checks that a stream ends when the token of its caller expires.
 func TestStreamEnds(t *testing.T) {
 	name, began := filepath.Join(t.TempDir(), "callers.yaml"), time.Now()
 	text := "tokens: [{name: a, token: token-of-a-000001, expires: " + began.Add(time.Hour).UTC().Format(time.RFC3339) + "}]"
@@ -350,14 +349,14 @@ func TestStreamEnds(t *testing.T) {
 	lines := bufio.NewScanner(resp.Body)
 	lines.Scan()
 	later.Store(int64(2 * time.Hour))
-	for lines.Scan() { // until it ends
+	for lines.Scan() { // until the stream ends
 	}
 	if status, _, _ := r.ask("GET", "/api/v1/sources", "token-of-a-000001", ""); status != 401 {
 		t.Errorf("the token is good still: %d", status)
 	}
 }
 
-// TestFollow follows events that the caller may read, or the newest of them, and goes on after one.
+// TestFollow follows the events that the caller may read, or only the newest of them, and resumes after an event.
 func TestFollow(t *testing.T) {
 	r := newHTTPFixture(t, true)
 	c := r.client("token-of-shop-001")
@@ -368,7 +367,7 @@ func TestFollow(t *testing.T) {
 			t.Errorf("%+v after %d", e, last)
 		}
 		last = e.ID
-		if seen++; seen == 2 { // of app and assets
+		if seen++; seen == 2 { // the events of app and assets
 			r.git("app").push()
 			_, _, err := c.Reconcile(t.Context(), app, api.Change{}, 0)
 			return err
@@ -410,7 +409,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestStatsAreOwn tells a caller of some namespaces nothing of what the others wait for.
+// TestStatsAreOwn checks that the stats for a caller of one namespace do not reveal the waiting time of others.
 func TestStatsAreOwn(t *testing.T) {
 	r := newHTTPFixture(t, true, func(r *httpFixture) { r.Runs = 1 })
 	r.git("app").set(hangs(time.Hour))
@@ -428,7 +427,7 @@ func TestStatsAreOwn(t *testing.T) {
 	}
 }
 
-// TestEnded tells one who waits for a run that will not be to come again.
+// TestEnded checks that a request that waits for a run is answered 503 when the server ends.
 func TestEnded(t *testing.T) {
 	r := newHTTPFixture(t, false)
 	r.git("app").set(hangs(time.Hour))
@@ -436,7 +435,7 @@ func TestEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	status := make(chan int)
-	go func() { // for the run after that
+	go func() { // waits for the next run
 		s, _, _ := r.ask("POST", "/api/v1/sources/gitrepository/shop/app/reconcile?wait=1m", "", "")
 		status <- s
 	}()
@@ -447,7 +446,7 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// TestSession shows what callers are told of themselves.
+// TestSession checks the session of a caller, and its login and logout.
 func TestSession(t *testing.T) {
 	r := newHTTPFixture(t, true)
 	status, header, body := r.ask("POST", "/api/v1/session", "", `{"token": "token-of-reader-1"}`)
@@ -469,7 +468,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestMetrics finds what happened among the metrics.
+// TestMetrics checks the metrics after some runs and requests.
 func TestMetrics(t *testing.T) {
 	r := newHTTPFixture(t, false)
 	c := r.client("")
@@ -518,8 +517,8 @@ metadata: {name: web, namespace: shop}
 spec: {chart: web, interval: 1h, sourceRef: {kind: HelmRepository, name: charts}}
 `
 
-// TestSpellingOfTheDocument has objects of the reference's group: the API says
-// their kinds as they do, and their pointers lead to the artifact by either name.
+// TestSpellingOfTheDocument uses objects of the reference's API group: the API spells their kinds as the documents do,
+// and the pointer of an artifact works with the kind of either group.
 func TestSpellingOfTheDocument(t *testing.T) {
 	r := newHTTPFixture(t, false, func(r *httpFixture) { r.Retention = time.Millisecond })
 	r.feed.set(serve.Desired{Objects: objects(t, documents+helmDocuments)})

@@ -15,7 +15,7 @@ import (
 	files "github.com/headgate-io/headgate/source/serve/feed"
 )
 
-// A program keeps the sources of a file up to date and serves them. A directory stands in for the repository.
+// This program keeps the sources of a file up to date and serves them. A local directory replaces the repository.
 func Example() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/headgate-io/headgate/source/serve"
 )
 
-// A fixture is a controller with a feed and origins at hand.
+// A fixture is a server whose feed and origins a test controls.
 type fixture struct {
 	testing.TB
 	serve.Config
@@ -34,10 +34,10 @@ type fixture struct {
 	origins map[string]*upstream // by the URL of the object
 	runs    []serve.Run
 	events  []source.Event
-	first   []serve.Run // at the start
+	first   []serve.Run // the runs at the start
 }
 
-// newFixture returns a fixture whose controller does not run yet.
+// newFixture returns a fixture whose server does not run yet.
 func newFixture(t *testing.T) *fixture {
 	dir := t.TempDir()
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: filepath.Join(dir, "store"), BaseURL: "http://localhost"})
@@ -61,8 +61,8 @@ func newFixture(t *testing.T) *fixture {
 	return r
 }
 
-// live calls test with a fixture in a bubble of [synctest], whose objects have run for the first time; before changes it
-// beforehand, nil for nothing.
+// live calls test in a [synctest] bubble, with a fixture whose objects have had their first run. If before is not nil, it
+// adjusts the fixture first.
 func live(t *testing.T, objects []source.Object, before, test func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t)
@@ -78,7 +78,7 @@ func live(t *testing.T, objects []source.Object, before, test func(*fixture)) {
 
 func list(objects ...source.Object) []source.Object { return objects }
 
-// put makes objects what there is to be.
+// put makes the feed supply objects.
 func (r *fixture) put(objects ...source.Object) { r.feed.put(serve.Desired{Objects: objects}) }
 
 // describe returns the names, triggers and outcomes of runs.
@@ -90,7 +90,7 @@ func describe(runs []serve.Run) string {
 	return strings.Join(all, ", ")
 }
 
-// ran expects runs since it was called last, in their order.
+// ran expects the runs since the last call of ran or took, in their order.
 func (r *fixture) ran(want string) {
 	r.Helper()
 	testenv.Equal(r.TB, describe(r.took()), want, "ran")
@@ -103,7 +103,7 @@ func (r *fixture) view(name string) serve.View {
 	return v
 }
 
-// is expects phases of objects.
+// is expects the named objects to be in a phase.
 func (r *fixture) is(phase serve.Phase, names ...string) {
 	r.Helper()
 	for _, name := range names {
@@ -121,7 +121,8 @@ func (r *fixture) count(phases ...serve.Phase) (n int) {
 	return n
 }
 
-// restart has another server go on with the same files, feed and upstreams; between is called in between, nil for nothing.
+// restart replaces the server by another one with the same files, feed and upstreams. It calls between, unless nil, while
+// no server runs.
 func (r *fixture) restart(between func()) {
 	r.Helper()
 	r.stop()
@@ -139,7 +140,7 @@ func (r *fixture) must(errs ...error) {
 	must(r.TB, errors.Join(errs...))
 }
 
-// push has an upstream have something new.
+// push gives an upstream a new revision.
 func (u *upstream) push() {
 	u.set(func(u *upstream) {
 		u.pushed++
@@ -147,10 +148,10 @@ func (u *upstream) push() {
 	})
 }
 
-// fail has an upstream answer with an error, nil for none any more.
+// fail makes an upstream answer with err, or succeed again if err is nil.
 func (u *upstream) fail(err error) { u.set(func(u *upstream) { u.err = err }) }
 
-// start runs the controller until the end of the test.
+// start runs a new server until stop.
 func (r *fixture) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
@@ -159,7 +160,7 @@ func (r *fixture) start() {
 	settle()
 }
 
-// newServer returns a server whose configuration is right.
+// newServer returns a server with a valid configuration.
 func newServer(t testing.TB, c serve.Config) *serve.Server {
 	t.Helper()
 	s, err := serve.New(c)
@@ -167,11 +168,10 @@ func newServer(t testing.TB, c serve.Config) *serve.Server {
 	return s
 }
 
-// ledger returns where the fixture has its statuses.
+// ledger returns the ledger with the statuses of the fixture.
 func (r *fixture) ledger() *source.Ledger { return r.Statuses.(*source.Ledger) }
 
-// settle waits until everybody waits for something to come, and who met a lock
-// of a file has tried again.
+// settle waits until all goroutines are blocked, and those that found a file locked have retried.
 func settle() {
 	synctest.Wait()
 	time.Sleep(settled)
@@ -180,14 +180,14 @@ func settle() {
 
 const settled = 100 * time.Millisecond
 
-// stop ends the controller.
+// stop ends the server.
 func (r *fixture) stop() {
 	r.Helper()
 	r.cancel()
 	testenv.Equal(r.TB, <-r.ended, nil, "Run")
 }
 
-// took returns the runs that ended since it was called last.
+// took returns the runs that ended since its last call.
 func (r *fixture) took() []serve.Run {
 	settle()
 	r.mu.Lock()
@@ -220,7 +220,7 @@ func (r *fixture) origin(obj source.Object, env source.Env) (source.Origin, erro
 	return &origin{r.up(source.OriginOf(obj)), obj, env}, nil
 }
 
-// An upstream is what origins ask.
+// An upstream answers the requests of origins.
 type upstream struct {
 	mu       sync.Mutex
 	rev      string
@@ -229,8 +229,8 @@ type upstream struct {
 	panics   bool          // in Resolve
 	hang     time.Duration // of Resolve
 	slow     time.Duration // of Open
-	secret   string        // that is asked for
-	account  string        // whose pull Secrets are asked for
+	secret   string        // name of the Secret that Resolve looks up
+	account  string        // service account whose pull Secrets Resolve looks up
 	resolves int
 	opens    int
 }
@@ -279,7 +279,7 @@ func (o *origin) Resolve(ctx context.Context, _ source.State) (source.Revision, 
 	}
 	for _, n := range needed {
 		if rev == "" {
-			break // of those without artifacts
+			break // inputs matter only for artifacts
 		}
 		if n.Artifact() == nil {
 			return source.Revision{}, nil, fmt.Errorf("%w: %s has no artifact", source.ErrWaiting, n.Head())
@@ -317,7 +317,7 @@ func (c content) WriteTo(_ context.Context, w io.Writer) (source.Report, error) 
 	return source.Report{}, err
 }
 
-// An archived origin has the files of each revision in an archive.
+// An archived origin packs the files of each revision into an archive.
 type archived struct {
 	source.Origin
 	files func(id string) fstest.MapFS
@@ -352,7 +352,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// A feed says what a test tells it.
+// A feed supplies the Desired that a test sets.
 type feed struct {
 	mu   sync.Mutex
 	now  serve.Desired
@@ -360,7 +360,7 @@ type feed struct {
 	news chan struct{}
 }
 
-// set makes d what there is to be.
+// set makes the feed supply d.
 func (f *feed) set(d serve.Desired) {
 	f.mu.Lock()
 	f.now = d
@@ -371,7 +371,7 @@ func (f *feed) set(d serve.Desired) {
 	}
 }
 
-// put does it in a bubble of [synctest], and waits for what comes of it.
+// put calls set in a [synctest] bubble, and waits until the server has handled d.
 func (f *feed) put(d serve.Desired) {
 	f.set(d)
 	synctest.Wait()
@@ -394,7 +394,7 @@ func (f *feed) Follow(ctx context.Context, set func(serve.Desired)) error {
 	}
 }
 
-// repo returns a GitRepository with an interval, made of others.
+// repo returns a GitRepository with an interval, which includes others.
 func repo(name, url string, interval time.Duration, includes ...string) *source.GitRepository {
 	g := new(source.GitRepository)
 	g.APIVersion, g.Kind = source.Group+"/v1", "GitRepository"
@@ -411,7 +411,7 @@ func named(name string) source.Reference {
 	return source.Reference{Kind: "GitRepository", Namespace: "default", Name: name}
 }
 
-// memory keeps statuses in memory.
+// memory stores statuses in memory.
 type memory struct {
 	mu    sync.Mutex
 	saved map[source.Reference]source.Object

@@ -18,8 +18,8 @@ import (
 	"github.com/headgate-io/headgate/source/serve"
 )
 
-// A spec that cannot be used stalls its object with a reason of its own, over restarts, and until it is mended. The
-// artifact stays.
+// An invalid spec stalls its object with the reason InvalidSpec until it is corrected, even over restarts. The artifact
+// stays.
 func TestInvalidSpec(t *testing.T) {
 	good, other := repo("a", site, time.Hour), repo("b", other, time.Hour)
 	live(t, list(good, other), nil, func(r *fixture) {
@@ -29,7 +29,7 @@ func TestInvalidSpec(t *testing.T) {
 			&source.DocumentError{File: "docs/a.yaml", Line: 8, Object: "GitRepository/default/a", Field: "spec.y", Err: errors.New("is unknown")},
 		)
 		r.feed.put(serve.Desired{Objects: list(other), Invalid: []source.Invalid{{Object: repo("a", site, time.Hour), Err: defect}}})
-		r.ran("a spec stalled") // although the rest of its spec is what it was
+		r.ran("a spec stalled") // although the decoded spec is unchanged
 		for range 2 {
 			v := r.view("a")
 			c := v.Object.Common().Condition(source.StalledCondition)
@@ -50,11 +50,11 @@ func TestInvalidSpec(t *testing.T) {
 			r.Errorf("fetched %d times again", again-opens)
 		}
 		r.feed.put(serve.Desired{Objects: list(good, other), Invalid: []source.Invalid{{Object: repo("a", site, 2*time.Hour), Err: defect}}})
-		r.ran("") // of two documents the good one counts
+		r.ran("") // the valid one of two documents is used
 	})
 }
 
-// The run of an object that is removed is interrupted, so that its files go when their time has come and it can come back.
+// Removing an object interrupts its run, so that its files are deleted after the retention and the object can come back.
 func TestRemovedDuringRun(t *testing.T) {
 	for name, hang := range map[string]func(*upstream, time.Duration){
 		"resolve": func(u *upstream, d time.Duration) { u.hang = d }, "fetch": func(u *upstream, d time.Duration) { u.slow = d },
@@ -76,11 +76,11 @@ func TestRemovedDuringRun(t *testing.T) {
 				if took := time.Since(began); took > 10*time.Second {
 					r.Errorf("it took %s", took)
 				}
-				r.put(a, b) // as one that is new
+				r.put(a, b) // it comes back as a new object
 				settle()
 				r.put(b)
 				r.up(site).set(func(u *upstream) { hang(u, 0) })
-				r.put(a, b) // before the run under way has ended, or behind it
+				r.put(a, b) // before or after the end of the run under way
 				r.ran("a start stored")
 				r.is(serve.Idle, "a")
 			})
@@ -88,7 +88,7 @@ func TestRemovedDuringRun(t *testing.T) {
 	}
 }
 
-// Objects that another program keeps are inputs, and nothing else: they are not run, shown, or touched.
+// Objects that another program keeps up to date are inputs only: the server does not run, show or change them.
 func TestForeign(t *testing.T) {
 	keeps, old := map[source.Reference]bool{named("base"): true}, strings.Repeat("0", 64)
 	foreign := func(digest string) source.Object {
@@ -119,7 +119,7 @@ func TestForeign(t *testing.T) {
 		r.ran("app input stored")
 		again := foreign("2")
 		again.Artifact().LastUpdateTime = time.Now()
-		put(r, app, again) // who waits for what was missing goes on
+		put(r, app, again) // the artifact may be available again
 		r.ran("app input unchanged")
 		if views := r.Views(); len(views) != 1 || source.ReferenceTo(views[0].Object) != named("app") {
 			r.Errorf("%+v", views)
@@ -129,19 +129,19 @@ func TestForeign(t *testing.T) {
 		if !errors.Is(err, fs.ErrNotExist) || !errors.Is(asked, fs.ErrNotExist) {
 			r.Errorf("%v, %v", err, asked)
 		}
-		r.restart(nil) // which cleans the store
+		r.restart(nil) // starts with garbage collection of the store
 		r.ran("app input unchanged")
 		time.Sleep(25 * time.Hour)
 		r.left("app.yaml", 2)
 		r.took()
 
-		clear(keeps) // it is to be kept here
+		clear(keeps) // this server takes over the object
 		put(r, app, foreign("2"))
 		r.ran("base start stored, app input stored")
 		r.up(site).set(func(u *upstream) { u.rev, u.slow = "main@sha1:3", 50*time.Second })
 		r.Request(named("base"), serve.Request)
 		settle()
-		keeps[named("base")] = true // and elsewhere again, while it runs
+		keeps[named("base")] = true // and another program takes it back during a run
 		put(r, app, foreign("4"))
 		r.ran("app input stored")
 		if len(r.Views()) != 1 || r.Stats().Fetching != 0 {
@@ -159,7 +159,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Artifacts that the store does not have are fetched from elsewhere, and never from the server itself.
+// Artifacts that are missing from the store are fetched from other servers, but never from the server itself.
 func TestForeignArtifacts(t *testing.T) {
 	var asked []string
 	var from source.Sources

@@ -14,13 +14,13 @@ import (
 	"github.com/headgate-io/headgate/source/serve"
 )
 
-// halves returns the files of a revision WEB@sha1:API.
+// halves returns the files web/a and api/a of a revision WEB@sha1:API.
 func halves(id string) fstest.MapFS {
 	web, api, _ := strings.Cut(id, "@sha1:")
 	return fstest.MapFS{"web/a": {Data: []byte(web)}, "api/a": {Data: []byte(api)}}
 }
 
-// A generator's artifacts follow their sources, one by one, and go with it.
+// Each artifact of a generator follows its sources, and is deleted with the generator.
 func TestGenerator(t *testing.T) {
 	const both = `  - {name: web, copy: [{from: "@mono/web/**", to: "@artifact/"}]}` + "\n" + `  - {name: api, copy: [{from: "@mono/api/**", to: "@artifact/"}]}` + "\n"
 	const more = `  - {name: more, copy: [{from: "@mono/api/**", to: "@artifact/"}]}` + "\n"
@@ -38,7 +38,7 @@ func TestGenerator(t *testing.T) {
 	ran := func(r *fixture, want ...string) {
 		r.Helper()
 		got := strings.Split(describe(r.took()), ", ")
-		got = slices.DeleteFunc(got, func(run string) bool { return strings.HasPrefix(run, "app ") }) // it looks as often as it likes
+		got = slices.DeleteFunc(got, func(run string) bool { return strings.HasPrefix(run, "app ") }) // the number of runs of the generator does not matter
 		if slices.Sort(got); !slices.Equal(got, want) {
 			r.Errorf("ran %q, want %q", got, want)
 		}
@@ -84,13 +84,13 @@ func TestGenerator(t *testing.T) {
 		r.put(objects(`reconcile.fluxcd.io/requestedAt: "1"`, both)...)
 		ran(r, "api request unchanged", "web request unchanged")
 
-		r.must(r.Suspend(app, source.Suspension{By: "anna"})) // with what it makes
+		r.must(r.Suspend(app, source.Suspension{By: "anna"})) // suspends its outputs as well
 		push(r, "four@sha1:2")
 		ran(r, "mono hook stored")
 		if v, err := r.View(output("web")); err != nil || v.Phase != serve.Suspended || v.Suspension.By != "anna" {
 			t.Errorf("%+v, %v", v, err)
 		}
-		r.put(objects("", both+more)...) // what it makes now as well is suspended with it
+		r.put(objects("", both+more)...) // a new output of a suspended generator is suspended
 		r.restart(nil)
 		ran(r, "")
 		if v, err := r.View(output("more")); err != nil || v.Phase != serve.Suspended || v.Suspension.By != "anna" {
@@ -105,7 +105,7 @@ func TestGenerator(t *testing.T) {
 		if err := r.Resume(app); !errors.Is(err, serve.ErrSuspended) {
 			t.Errorf("%v", err)
 		}
-		r.put(objects("", both)...) // neither is suspended by the command any more
+		r.put(objects("", both)...) // the command no longer suspends either output
 		ran(r, "api spec unchanged", "web spec unchanged")
 		_, err = r.Request(app, serve.Request)
 		r.must(err)
@@ -113,7 +113,7 @@ func TestGenerator(t *testing.T) {
 
 		r.put(objects("", strings.Replace(both, "web/**", "api/**", 1))...) // another composition
 		ran(r, "web spec stored")
-		r.put(objects("", strings.Split(both, "\n")[0]+"\n")...) // one artifact is listed no more
+		r.put(objects("", strings.Split(both, "\n")[0]+"\n")...) // the generator no longer lists one artifact
 		ran(r, "web spec stored")
 		if v, err := r.View(output("api")); err != nil || v.Phase != serve.Removed {
 			t.Errorf("%+v, %v", v, err)
@@ -123,7 +123,7 @@ func TestGenerator(t *testing.T) {
 		if _, err := r.View(output("api")); err == nil {
 			t.Error("it is not gone")
 		}
-		r.put(repo("mono", site, 24*time.Hour)) // and then none
+		r.put(repo("mono", site, 24*time.Hour)) // the generator itself is removed
 		time.Sleep(2 * time.Hour)
 		r.took()
 		for a, err := range r.Store.All() {
@@ -134,7 +134,7 @@ func TestGenerator(t *testing.T) {
 	})
 }
 
-// An artifact that another program publishes becomes one that a generator makes, and back.
+// A generator takes over an artifact that another program publishes, and the other program takes it back.
 func TestGeneratorTakesOver(t *testing.T) {
 	external := &source.ExternalArtifact{Header: source.Header{APIVersion: source.ReferenceGroup + "/v1", Kind: "ExternalArtifact", Metadata: source.Metadata{Name: "web", Namespace: "default"}}}
 	external.Status.Artifact = &artifact.Artifact{Path: "a", URL: "http://localhost/a", Revision: "1", Digest: "sha256:" + strings.Repeat("1", 64)}

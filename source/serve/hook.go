@@ -31,15 +31,16 @@ const HookAnnotation = "hook.headgate.dev/secret"
 // maxHook is the largest body of a webhook, in bytes.
 const maxHook = 1 << 20
 
-// An answer to a webhook; what the log says is another text where the caller is not to know it.
+// An answer is the answer to a webhook. If logged is set, the log gets it instead of said, because
+// the caller must not learn it.
 type answer struct {
 	status int
 	said   string
 	logged string
 }
 
-// refuseHook returns the answer to callers that may not trigger an object, and to those
-// that ask for one that does not exist.
+// refuseHook returns the answer to a caller that may not trigger an object. It is the same if the object
+// does not exist.
 func refuseHook(logged string, args ...any) *answer {
 	return &answer{http.StatusUnauthorized, "no valid signature or token for this webhook", fmt.Sprintf(logged, args...)}
 }
@@ -56,7 +57,7 @@ func (c *call) hook() error {
 	return httpserve.JSON(c.w, a.status, api.Problem{Status: a.status, Reason: a.said})
 }
 
-// answerHook returns the answer to a webhook, and the provider of a caller that is proven.
+// answerHook returns the answer to a webhook, and the provider of the call, "" unless the caller is authenticated.
 func (c *call) answerHook() (a *answer, provider string) {
 	kind, known := source.ParseKind(c.r.PathValue("kind"))
 	c.ref = source.Reference{Kind: kind, Namespace: cmp.Or(c.r.PathValue("namespace"), source.DefaultNamespace), Name: c.r.PathValue("name")}
@@ -80,8 +81,8 @@ func (c *call) answerHook() (a *answer, provider string) {
 	}
 }
 
-// providers are told by the header that names the event, the first that is there:
-// Forgejo sends those of Gitea and Gogs as well, and these those of GitHub.
+// providers are recognized by the header that names the event; the first one that is present decides.
+// Forgejo also sends the headers of Gitea and Gogs, and these send those of GitHub.
 var providers = []struct{ name, header string }{
 	{"forgejo", "X-Forgejo-Event"}, {"gitea", "X-Gitea-Event"}, {"gogs", "X-Gogs-Event"}, {"github", "X-GitHub-Event"},
 	{"gitlab", "X-Gitlab-Event"}, {"bitbucket", "X-Event-Key"}, {"nexus", "X-Nexus-Webhook-Id"},
@@ -96,7 +97,7 @@ func providerOf(header http.Header) (name, event string) {
 	return "generic", ""
 }
 
-// authenticate returns the answer to a request that may not trigger an object, nil for one that may. It takes
+// authenticate returns nil if a request may trigger its object, and the answer that refuses it otherwise. It takes
 // the same steps whether the object exists or not.
 func (c *call) authenticate() *answer {
 	v, err := c.View(c.ref)
@@ -127,7 +128,8 @@ func (c *call) authenticate() *answer {
 	return nil
 }
 
-// hookToken returns the token of an object's hook, "" when it has none, and the name of its Secret.
+// hookToken returns the token of an object's webhook and the name of its Secret. The token is "" if the
+// object has none.
 func (c *call) hookToken(obj source.Object) (token, name string, err error) {
 	name, asked := obj.Head().Metadata.Annotations[HookAnnotation]
 	if !asked {
@@ -153,8 +155,8 @@ func (c *call) hookToken(obj source.Object) (token, name string, err error) {
 	return token, name, err
 }
 
-// signatures are the headers that have an HMAC of the body, and the hashes that
-// count by what stands before "=", "" when nothing does.
+// signatures are the headers that may contain an HMAC of the body, with the accepted hashes by the prefix
+// before "="; the key is "" for a signature without a prefix.
 var signatures = []struct {
 	header string
 	hashes map[string]func() hash.Hash
@@ -163,8 +165,8 @@ var signatures = []struct {
 	{"X-Gitea-Signature", plain},
 	{"X-Gogs-Signature", plain},
 	{"X-Hub-Signature-256", named}, // GitHub
-	{"X-Hub-Signature", named},     // Bitbucket; GitHub's is of SHA-1 and does not count
-	{"X-Signature", named},         // as the reference's generic-hmac
+	{"X-Hub-Signature", named},     // Bitbucket; GitHub's uses SHA-1 and is ignored
+	{"X-Signature", named},         // like generic-hmac of the reference
 	{"X-Nexus-Webhook-Signature", map[string]func() hash.Hash{"": sha1.New}},
 }
 
@@ -173,8 +175,9 @@ var (
 	plain = map[string]func() hash.Hash{"": sha256.New}
 )
 
-// proven reads the body of a request and reports whether the request shows that
-// its caller knows token, and in which place it shows something. All is compared, whatever was right already.
+// proven reads the body of a request and reports whether the request proves that its caller knows token. It
+// compares all proofs, even after one was valid. Shown names the first proof of the request, valid or not, "" if there is
+// none. Unread is the answer if the body cannot be read.
 func proven(w http.ResponseWriter, r *http.Request, token string) (right bool, shown string, unread *answer) {
 	var sums []func() bool
 	var body []io.Writer
@@ -208,7 +211,7 @@ func proven(w http.ResponseWriter, r *http.Request, token string) (right bool, s
 	for _, equal := range sums {
 		right = equal() || right
 	}
-	want := sha256.Sum256([]byte(token)) // so that the time does not tell the length
+	want := sha256.Sum256([]byte(token)) // hashed, so that the time does not reveal the length
 	for _, text := range tokens(r) {
 		if text != "" {
 			shown = cmp.Or(shown, "a token")
@@ -219,7 +222,7 @@ func proven(w http.ResponseWriter, r *http.Request, token string) (right bool, s
 	return right, shown, nil
 }
 
-// tokens returns what a request has in the places for tokens.
+// tokens returns the values of a request that may be a token; some may be "".
 func tokens(r *http.Request) []string {
 	whole := r.Header.Get("Authorization")
 	all := []string{r.Header.Get("X-Gitlab-Token"), r.URL.Query().Get("token"), whole}

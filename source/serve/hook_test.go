@@ -30,14 +30,14 @@ const (
 	signedApp = `{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: app, annotations: {hook.headgate.dev/secret: hook}}, spec: {url: "https://h/o/app", interval: 1h}}`
 )
 
-// hooks is a fixture whose webhooks are called, and the Secrets of these.
+// hooks is a fixture for calls of webhooks, with their Secrets.
 type hooks struct {
 	*fixture
 	secrets map[string]map[string]string
 	log     *lines
 }
 
-// hooked calls test with the fixture of documents, whose objects have run.
+// hooked calls test with a fixture of documents whose objects have run.
 func hooked(t *testing.T, documents string, adjust func(*serve.Config), test func(*hooks)) {
 	t.Helper()
 	h := &hooks{secrets: map[string]map[string]string{"default/hook": {"token": hookToken}}, log: new(lines)}
@@ -148,7 +148,7 @@ func TestHookProof(t *testing.T) {
 		"HMAC with the empty key":   {map[string]string{"X-Hub-Signature-256": "sha256=" + sum(sha256.New, "", body)}, "", refused},
 		"body with a line break in": {map[string]string{"Authorization": "Bearer\t" + hookToken}, "", refused},
 	}
-	hooked(t, signedApp, nil, func(h *hooks) { // whose callers may do everything, which does not matter where there is a Secret
+	hooked(t, signedApp, nil, func(h *hooks) { // callers may do everything, but not call a webhook that has a Secret
 		for _, want := range []int{refused, 202} {
 			for name, test := range rows {
 				if test.want != want {
@@ -166,7 +166,7 @@ func TestHookProof(t *testing.T) {
 	})
 }
 
-// Who cannot sign learns nothing about which objects there are.
+// A caller that cannot sign learns nothing about which objects exist.
 func TestHookRefusalsAreAlike(t *testing.T) {
 	documents := signedApp
 	for name, secret := range map[string]string{"lost": "none", "void": `""`, "blank": "blank", "line": "line", "broken": "broken"} {
@@ -204,13 +204,13 @@ func TestHookRefusalsAreAlike(t *testing.T) {
 	})
 }
 
-// closed has the server know its callers.
+// closed returns a function that makes the server authenticate callers.
 func closed(t *testing.T) func(*serve.Config) {
 	return func(c *serve.Config) { c.Callers = callersOf(t, callers) }
 }
 
-// Objects without a Secret are for callers that the server knows, or for all; a Secret of the
-// server need not exist in each namespace. A token that is changed counts at once.
+// Webhooks of objects without a Secret need a token of the server, or nothing if callers need not authenticate. The Secret
+// of Config.Hooks need not exist in every namespace. A changed token takes effect at once.
 func TestHookWithoutSecret(t *testing.T) {
 	const document = `{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: app, namespace: shop}, spec: {url: "https://h/o/app", interval: 1h}}`
 	for name, test := range map[string]struct {

@@ -14,13 +14,13 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// Callers are those that the file of tokens and client certificates names; see [OpenCallers].
+// Callers authenticates callers by a file of tokens and client certificates; see [OpenCallers].
 type Callers = httpserve.Guard
 
-// CallersConfig says where callers are named; see [OpenCallers]. Its Cookie and Lists are set by that.
+// CallersConfig configures [OpenCallers], which sets its Cookie and Lists.
 type CallersConfig = httpserve.Config
 
-// What callers may do, as the file of callers has it.
+// Permissions of callers, as spelled in the file of callers.
 const (
 	mayFetch  = "fetch"
 	mayRead   = "read"
@@ -28,24 +28,24 @@ const (
 	mayDebug  = "debug"
 )
 
-// OpenCallers reads the file of a configuration, a YAML or JSON document. The error names each place in it
-// that is wrong.
+// OpenCallers reads the file of a configuration, which is a YAML or JSON document. The error names each
+// invalid field.
 //
 //	tokens:
-//	- name: deploy             # who it is, in logs
+//	- name: deploy             # of the caller, in logs
 //	  token: 7d0f…             # at least 16 bytes; or
-//	  sha256: 9f86d0…          # the SHA-256 of it, 64 hexadecimal digits
+//	  sha256: 9f86d0…          # the SHA-256 of the token, 64 hexadecimal digits
 //	  may: [fetch, read]       # fetch artifacts; read statuses and events; change (reconcile, suspend, resume); debug (profiles); default all but debug
 //	  namespaces: [shop, team-*]
 //	  kinds: [GitRepository]   # in the spelling of either API group
 //	  expires: 2027-01-01T00:00:00Z
 //	certificates:
-//	- name: alice              # and scopes as above
+//	- name: alice              # and permissions as above
 //	  commonName: alice        # or dns or uri
 //
-// Namespaces and kinds that are left out allow everything, an empty list nothing. Their patterns match whole names;
-// * stands for any text. The file is looked at again once a second at most, when a caller comes; what is
-// wrong then leaves the callers as they are. Callers of the socket of the server may do everything.
+// If namespaces or kinds are left out, everything is allowed; an empty list allows nothing. Their patterns match whole
+// names; * matches any text. A request makes the server check the file for changes, at most once a second. If the
+// new content is invalid, the previous callers stay in effect. Callers that use the socket of the server may do everything.
 func OpenCallers(c CallersConfig) (*Callers, error) {
 	c.Cookie = "headgate_serve"
 	c.Lists = map[string]httpserve.List{
@@ -73,7 +73,7 @@ func checkKind(p httpserve.Pattern) string {
 	return ""
 }
 
-// kindPattern returns a kind as references have it.
+// kindPattern returns the spelling of a kind in references. It returns other patterns unchanged.
 func kindPattern(p httpserve.Pattern) httpserve.Pattern {
 	if kind, known := source.ParseKind(string(p)); known {
 		return httpserve.Pattern(kind)
@@ -81,7 +81,7 @@ func kindPattern(p httpserve.Pattern) httpserve.Pattern {
 	return p
 }
 
-// may returns why a caller may not do something with an object, nil when it may. The zero Reference stands for all objects.
+// may returns nil if a caller may do something with an object, and the denial otherwise. The zero Reference means all objects.
 func may(g httpserve.Grant, what string, ref source.Reference) error {
 	s := g.Scope()
 	hasKind := func(kind string) bool { return httpserve.Allows(s.Kinds, kind) }
@@ -100,7 +100,8 @@ func may(g httpserve.Grant, what string, ref source.Reference) error {
 	return nil
 }
 
-// allow identifies the caller of c, and returns why it may not do something with an object, nil when it may.
+// allow authenticates the caller of c and sets c.grant. It returns nil if the caller may do something with an object, and
+// the denial otherwise.
 func (c *call) allow(what string, ref source.Reference) (err error) {
 	if c.grant, err = c.config.Callers.Identify(c.r, ""); err == nil {
 		err = may(c.grant, what, ref)
@@ -108,34 +109,34 @@ func (c *call) allow(what string, ref source.Reference) (err error) {
 	return err
 }
 
-// A call is a request.
+// A call is a request that is being served.
 type call struct {
 	*Server
 	w      http.ResponseWriter
 	r      *http.Request
-	grant  httpserve.Grant   // of a caller that is identified
-	values map[string]string // parameters
-	ref    source.Reference  // of the object of the path
-	view   View              // of it
+	grant  httpserve.Grant   // of the authenticated caller
+	values map[string]string // query parameters
+	ref    source.Reference  // of the object that the path names
+	view   View              // of that object
 }
 
-// What routes need besides what callers may do with the object of their path.
+// Values of route.needs, besides a permission for the object of the path.
 const (
-	aCaller   = "caller"    // that is known
-	documents = "documents" // a known caller, when they are read: until then an object would seem to be missing
+	aCaller   = "caller"    // an authenticated caller
+	documents = "documents" // the same, once the feed was read: before that, objects would seem to be missing
 )
 
-// A route is a method and a pattern of [http.ServeMux], what it needs, the parameters that it has, and its handler.
+// A route is a pattern of [http.ServeMux] with its requirement, its query parameters and its handler.
 type route struct {
 	pattern    string
 	needs      string // "" for nothing
-	parameters string
+	parameters string // names, separated by spaces
 	serve      func(*call) error
 }
 
 const object = "/api/v1/sources/{kind}/{namespace}/{name}"
 
-// routes are those of the API, as package api has them, and the others.
+// routes are the routes of the API, which package api documents, and the other fixed routes.
 var routes = []route{
 	{"GET /api/v1/sources", documents, "kind namespace name ready", (*call).list},
 	{"GET " + object, mayRead, "", (*call).source},
@@ -157,7 +158,7 @@ var routes = []route{
 	{"GET /debug/pprof/{$}", "", "", (*call).profile},
 }
 
-// prepare gives c what its route needs.
+// prepare checks the requirement of the route of c, and sets the fields of c for it.
 func (c *call) prepare(r route) (err error) {
 	if r.needs == "" {
 		return nil
@@ -190,12 +191,12 @@ func (c *call) prepare(r route) (err error) {
 //go:embed page
 var page embed.FS
 
-// Page returns the handler of the web page, which speaks to a server by the API of
-// package api and nothing else. It answers below /ui/.
+// Page returns the handler of the web page, which it serves below /ui/. The page uses nothing but the API
+// of package api.
 func Page() http.Handler { return httpserve.Page(page, "page") }
 
-// Handler returns the handler of all paths. It can be mounted below any path
-// of another server by [http.StripPrefix]. Streams end when [Server.Run] has ended.
+// Handler returns the handler of all paths of the server. [http.StripPrefix] can mount it below a path of another
+// server. Streams end when the context of [Server.Run] ends.
 func (s *Server) Handler() http.Handler { return s.handler }
 
 func (s *Server) routes() http.Handler {
@@ -230,8 +231,8 @@ func (s *Server) routes() http.Handler {
 	return router
 }
 
-// artifact answers what is below no other path: an artifact, to callers that may
-// fetch it, the page for browsers at the root, or nothing.
+// artifact serves the paths without another route: it sends artifacts to callers that may fetch them, redirects
+// browsers from the root to the page, and answers 404 otherwise.
 func (c *call) artifact(store http.Handler) error {
 	r := c.r
 	if httpserve.ToPage(c.w, r) {
@@ -263,8 +264,7 @@ func (c *call) artifact(store http.Handler) error {
 	return nil
 }
 
-// readyz answers whether the server has what it is asked for, or else which
-// parts are missing, one a line.
+// readyz answers 200 if the server is ready, and otherwise 503 with the parts that are not, one per line.
 func (c *call) readyz() error {
 	var missing []string
 	if c.ctx.Err() != nil {
@@ -282,13 +282,13 @@ func (c *call) readyz() error {
 	return httpserve.Text(c.w, http.StatusOK, "OK\n")
 }
 
-// profile answers with a profile of the process, which is of all objects.
+// profile answers with a profile of the process. It concerns all objects, so the caller must be allowed to debug all.
 func (c *call) profile() error {
 	if err := c.allow(mayDebug, source.Reference{}); err != nil {
 		return err
 	}
 	serve := map[string]http.HandlerFunc{"profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace}[c.r.PathValue("name")]
-	if c.r.PathValue("name") == "cmdline" { // flags may be secret
+	if c.r.PathValue("name") == "cmdline" { // flags may contain secrets
 		return httpserve.ErrNothing
 	}
 	if serve == nil {
@@ -298,6 +298,6 @@ func (c *call) profile() error {
 	return nil
 }
 
-// unknown says how a caller can say who it is.
+// unknown tells a caller how to authenticate.
 const unknown = "say who you are: by a token in the header Authorization (Bearer, or Basic as password) or by a client certificate; " +
 	"headgate takes it from --token-file or HEADGATE_TOKEN"

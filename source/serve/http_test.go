@@ -29,7 +29,7 @@ import (
 	"github.com/headgate-io/headgate/source/serve/journal"
 )
 
-// Secrets that must not be answered.
+// Secrets that no answer may contain.
 const (
 	password = "c4n4ry-password"
 	sasToken = "c4n4ry-signature"
@@ -44,7 +44,7 @@ type httpFixture struct {
 	log    *lines
 }
 
-// lines is a log.
+// lines collects a log. It is safe for concurrent use.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -62,7 +62,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// documents are the objects of an httpFixture: two namespaces, all kinds that it needs.
+// documents are the objects of an httpFixture, in two namespaces.
 const documents = `
 apiVersion: source.headgate.dev/v1
 kind: GitRepository
@@ -95,7 +95,7 @@ func objects(t *testing.T, text string) []source.Object {
 	return set.Objects
 }
 
-// callersOf returns the callers that a file names.
+// callersOf returns the callers of a file with a text.
 func callersOf(t *testing.T, text string) *serve.Callers {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "callers.yaml")
@@ -105,7 +105,7 @@ func callersOf(t *testing.T, text string) *serve.Callers {
 	return c
 }
 
-// newHTTPFixture returns an httpFixture whose objects have run; with guarded callers have to say who they are.
+// newHTTPFixture returns an httpFixture whose objects have run. If guarded is true, callers must authenticate.
 func newHTTPFixture(t *testing.T, guarded bool, adjust ...func(*httpFixture)) *httpFixture {
 	t.Helper()
 	r := &httpFixture{fixture: newFixture(t), log: new(lines)}
@@ -204,16 +204,16 @@ func (r *httpFixture) ask(method, path, token, body string, header ...string) (i
 // client returns a client of the API.
 func (r *httpFixture) client(token string) *api.Client { return &api.Client{Base: r.url, Token: token} }
 
-// Callers, in the order of the columns of TestRoutes.
+// tokens4 are the tokens of the callers, in the order of the columns of TestRoutes.
 var tokens4 = []string{"", "token-of-all-0001", "token-of-shop-001", "token-of-reader-1", "token-of-fetcher1"}
 
-// TestRoutes asks for every path as each of the callers.
+// TestRoutes requests every path as each of the callers.
 func TestRoutes(t *testing.T) {
 	r := newHTTPFixture(t, true, func(r *httpFixture) { r.Profiles = true })
 	file := r.path
 	for _, tt := range []struct {
 		method, path string
-		status       [5]int // of nobody, all, shop, reader, fetcher
+		status       [5]int // without a token, and for all, shop, reader, fetcher
 	}{
 		{"GET", "/", [5]int{404, 404, 404, 404, 404}},
 		{"GET", "/healthz", [5]int{200, 200, 200, 200, 200}},
@@ -304,8 +304,8 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestScopes asks for what the scopes of callers allow, also for objects that do not
-// exist, and finds the kind of each refusal in the log.
+// TestScopes checks what the scopes of callers allow, also for objects that do not exist, and that the log contains
+// the kind of each refusal.
 func TestScopes(t *testing.T) {
 	r := newHTTPFixture(t, false, func(r *httpFixture) {
 		r.Profiles = true
@@ -322,13 +322,13 @@ tokens:
 - {name: old, token: 0000000000000000-old, expires: 2001-01-01T00:00:00Z}
 `)
 	})
-	paths := map[string]string{ // of what callers do, with %s for the object
+	paths := map[string]string{ // by permission, with %s for the object
 		"fetch": "GET /%s/x.tar.gz", "read": "GET /api/v1/sources/%s", "change": "POST /api/v1/sources/%s/suspend", "debug": "GET /debug/pprof/goroutine%.0s",
 	}
-	for _, tt := range []struct{ token, what, object, kind string }{ // kind of the refusal
+	for _, tt := range []struct{ token, what, object, kind string }{ // kind is that of the denial, "" for none
 		{"all", "fetch", "gitrepository/x/app", ""},
 		{"all", "change", "bucket/x/app", ""},
-		{"all", "debug", "", "may"}, // only those who are named for it
+		{"all", "debug", "", "may"}, // debug must be listed explicitly
 		{"debugs", "debug", "", ""},
 		{"debugs", "read", "bucket/x/app", "may"},
 		{"fetches", "fetch", "bucket/x/app", ""},
@@ -339,7 +339,7 @@ tokens:
 		{"shop", "read", "bucket/shop2/app", "namespace"},
 		{"shop", "read", "bucket/my-team-a/app", "namespace"},
 		{"shop", "fetch", "bucket/shop/app", "may"},
-		{"shop", "debug", "", "namespace"}, // profiles are of all namespaces
+		{"shop", "debug", "", "namespace"}, // profiles concern all namespaces
 		{"charts", "read", "pkgchart/x/app", ""},
 		{"charts", "read", "helmchart/x/app", ""},
 		{"charts", "read", "pkgrepository/x/app", "kind"},
@@ -348,7 +348,7 @@ tokens:
 		{"helm", "fetch", "pkgrepository/x/app", ""},
 		{"helm", "fetch", "gitrepository/x/app", "kind"},
 		{"pkg", "fetch", "pkgchart/x/app", ""},
-		{"pkg", "fetch", "gitrepository/x/app", "kind"}, // patterns are of the case of kinds
+		{"pkg", "fetch", "gitrepository/x/app", "kind"}, // patterns are case-sensitive
 		{"none", "read", "bucket/x/app", "namespace"},
 		{"old", "read", "bucket/x/app", "expired"},
 	} {
@@ -371,7 +371,7 @@ tokens:
 	}
 }
 
-// TestCallersFile has the error of a file of callers name what is wrong, and no token.
+// TestCallersFile checks that the error of a file of callers names the invalid field, and contains no token.
 func TestCallersFile(t *testing.T) {
 	const token = "token: 0123456789abcdef-secret"
 	for text, want := range map[string]string{
@@ -390,8 +390,8 @@ func TestCallersFile(t *testing.T) {
 	}
 }
 
-// TestBrowser shows what a browser gets: the page, and no answer to what a page
-// of another site asks for.
+// TestBrowser checks that a browser is redirected to the page, and that requests from a page of another site are
+// refused.
 func TestBrowser(t *testing.T) {
 	r := newHTTPFixture(t, false)
 	status, header, _ := r.ask("GET", "/", "", "", "Accept", "text/html,*/*")
@@ -413,7 +413,7 @@ func TestBrowser(t *testing.T) {
 	}
 }
 
-// TestOpen shows what needs no credential where callers have to say who they are.
+// TestOpen checks which paths need no credential on a server whose callers must authenticate.
 func TestOpen(t *testing.T) {
 	r := newHTTPFixture(t, true, func(r *httpFixture) { r.OpenArtifacts, r.OpenMetrics = true, true })
 	for path, want := range map[string]int{"/bucket/shop/assets/latest.tar.gz": 200, "/metrics": 200, "/api/v1/sources": 401, "/debug/pprof/": 404} {
@@ -423,7 +423,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestCaching shows who may keep an artifact: everybody what everybody may fetch.
+// TestCaching checks that shared caches may store an artifact only if all callers may fetch it.
 func TestCaching(t *testing.T) {
 	for guarded, want := range map[bool]string{false: "public", true: "private"} {
 		r := newHTTPFixture(t, guarded)
@@ -441,7 +441,7 @@ func TestCaching(t *testing.T) {
 	}
 }
 
-// TestReadyz shows when a server is ready.
+// TestReadyz checks when a server is ready.
 func TestReadyz(t *testing.T) {
 	r := newHTTPFixture(t, false)
 	if status, _, body := r.ask("GET", "/readyz", "", ""); status != 200 {
@@ -449,7 +449,7 @@ func TestReadyz(t *testing.T) {
 	}
 	r.cancel()
 	status, body := 200, ""
-	for status == 200 { // until the server knows that it ends
+	for status == 200 { // until the server begins to shut down
 		status, _, body = r.ask("GET", "/readyz", "", "")
 	}
 	if status != 503 || !strings.Contains(body, "shutting down") {
@@ -460,7 +460,7 @@ func TestReadyz(t *testing.T) {
 	}
 }
 
-// A caller that asks before the feed has anything is answered when it does, or when the server ends.
+// A request before the first Desired of the feed is answered when that arrives, or when the server ends.
 func TestAskedBeforeDocumentsAreRead(t *testing.T) {
 	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
 		asked, answered := make(chan struct{}), make(chan *httptest.ResponseRecorder, 1)
@@ -493,8 +493,8 @@ func TestAskedBeforeDocumentsAreRead(t *testing.T) {
 	}
 }
 
-// send sends a request as it is written and returns the answer; its status is 0
-// when the connection ends without one.
+// send sends the text of a request unchanged and returns the answer. Its status is 0 if the connection ends without an
+// answer.
 func (r *httpFixture) send(text string) (*http.Response, string) {
 	r.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
@@ -520,8 +520,8 @@ tokens:
 `
 )
 
-// TestHostileRequests has those refused who are not known, may not, or come by
-// another site, and no token stand in the log.
+// TestHostileRequests checks that requests that are not authenticated, not allowed or sent by another site are refused,
+// and that the log contains no token.
 func TestHostileRequests(t *testing.T) {
 	f := newHTTPFixture(t, false, func(r *httpFixture) { r.Callers = callersOf(t, known) })
 	open := newHTTPFixture(t, false)
@@ -579,7 +579,7 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// TestLargeRequests bounds what has to be kept of a request that nobody is known of.
+// TestLargeRequests checks the limits for the header and path of a request without a credential.
 func TestLargeRequests(t *testing.T) {
 	f := newHTTPFixture(t, false)
 	for what, head := range map[string]string{
@@ -594,7 +594,7 @@ func TestLargeRequests(t *testing.T) {
 	}
 }
 
-// Callers of the socket may do everything, whatever they say.
+// Callers that use the socket may do everything, whatever credential they send.
 func TestSocket(t *testing.T) {
 	f := newHTTPFixture(t, false, func(r *httpFixture) { r.Callers, r.Profiles = callersOf(t, known), true })
 	if f.socket == "" {
@@ -614,10 +614,10 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// A connection is a ResponseWriter as that of net/http, which takes files whole.
+// A connection is a ResponseWriter that, like that of net/http, is an [io.ReaderFrom] for files.
 type connection struct {
 	*httptest.ResponseRecorder
-	files int64 // bytes that came as parts of files
+	files int64 // bytes that were copied directly from files
 }
 
 func (c *connection) ReadFrom(r io.Reader) (int64, error) {
@@ -630,8 +630,8 @@ func (c *connection) ReadFrom(r io.Reader) (int64, error) {
 	return n, err
 }
 
-// TestArtifactsAreSentAsFiles has nothing stand between the file of an artifact
-// and the connection, which sends it by sendfile.
+// TestArtifactsAreSentAsFiles checks that the file of an artifact is passed directly to the connection, which can then
+// use sendfile.
 func TestArtifactsAreSentAsFiles(t *testing.T) {
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
 	must(t, err)

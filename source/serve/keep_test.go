@@ -18,17 +18,17 @@ import (
 	"github.com/headgate-io/headgate/source/serve"
 )
 
-// saved returns the path of a file of the ledger, and of its files of Git repositories for names.
+// saved returns the path of the files of Git repositories in the ledger, or of one of them.
 func (r *fixture) saved(name ...string) string {
 	return filepath.Join(append([]string{r.ledger().Dir, "gitrepository"}, name...)...)
 }
 
-// stored returns the path of what the store has of Git repositories.
+// stored returns the path of the directory of Git repositories in the store, or of an entry below it.
 func (r *fixture) stored(name ...string) string {
 	return filepath.Join(append([]string{filepath.Dir(r.ledger().Dir), "store", "gitrepository"}, name...)...)
 }
 
-// left expects the files of the ledger, and as many artifacts.
+// left expects the names of the files in the ledger, and a number of artifacts in the store.
 func (r *fixture) left(files string, artifacts int) {
 	r.Helper()
 	synctest.Wait()
@@ -54,7 +54,7 @@ func (r *fixture) asked(url string) (resolves, opens int) {
 	return resolves, opens
 }
 
-// told expects so many events of a reason, at least.
+// told expects at least want events with a reason.
 func (r *fixture) told(reason string, want int) {
 	r.Helper()
 	n := 0
@@ -68,8 +68,8 @@ func (r *fixture) told(reason string, want int) {
 	}
 }
 
-// What was up to date before is not fetched again: views are there at once, and runs at their time. Statuses name the
-// address that artifacts are served at now.
+// After a restart, objects that were up to date are not fetched again: their views exist at once, and they run at their
+// next tick. The URLs in statuses use the current base URL of the store.
 func TestRestart(t *testing.T) {
 	bad := "https://one.example/bad"
 	objects := list(repo("good", site, time.Hour), repo("bad", bad, time.Hour), repo("held", site, time.Hour), repo("edited", site, time.Hour))
@@ -111,7 +111,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// What is removed is not run, keeps its artifacts for its retention, which counts on over restarts, and comes back with all that it had.
+// A removed object is not run and keeps its artifacts for the retention, which continues over restarts. If it comes back
+// meanwhile, it has all its state.
 func TestRemoved(t *testing.T) {
 	both := list(repo("a", site, time.Minute), repo("b", site, time.Minute))
 	live(t, both, nil, func(r *fixture) {
@@ -133,7 +134,7 @@ func TestRemoved(t *testing.T) {
 		if _, again := r.asked(site); again != opens {
 			r.Errorf("fetched %d times again", again-opens)
 		}
-		r.put(both[0]) // and its retention begins again
+		r.put(both[0]) // the retention starts anew
 		time.Sleep(40 * time.Minute)
 		r.restart(nil)
 		time.Sleep(19 * time.Minute)
@@ -147,9 +148,8 @@ func TestRemoved(t *testing.T) {
 	})
 }
 
-// An object that comes back while what is left of it is removed has all that it
-// had or nothing: it is suspended now when it is after a restart, and no status
-// names an artifact that is not there.
+// An object that comes back while its files are being deleted has all its state or none: it is suspended
+// in memory exactly if it is suspended on disk, and no status names a missing artifact.
 func TestBackWhileRetired(t *testing.T) {
 	var objects []source.Object
 	for i := range 32 {
@@ -161,15 +161,15 @@ func TestBackWhileRetired(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		r.put()
-		time.Sleep(time.Hour) // the end of the retention: what retires them and the feed run at once
+		time.Sleep(time.Hour) // the end of the retention: deletion and feed run concurrently
 		r.put(objects...)
 		settle()
 		r.consistent(objects)
 	})
 }
 
-// consistent says which objects are suspended and not so on the disk, or the
-// other way round, and whose artifact is not in the store.
+// consistent reports objects whose suspensions in memory and on disk differ, and objects whose artifact is missing from
+// the store.
 func (r *fixture) consistent(objects []source.Object) {
 	r.Helper()
 	for _, obj := range objects {
@@ -184,7 +184,7 @@ func (r *fixture) consistent(objects []source.Object) {
 	}
 }
 
-// What a disk does not take is tried again, and an object that comes back has what is still there.
+// The server retries failed disk operations, and an object that comes back has the state that still exists.
 func TestFailingDisk(t *testing.T) {
 	objects := list(repo("a", site, time.Hour))
 	live(t, objects, nil, func(r *fixture) {
@@ -194,7 +194,7 @@ func TestFailingDisk(t *testing.T) {
 		r.must(os.Rename(dir, dir+".away"), os.WriteFile(dir, nil, 0o600))
 		time.Sleep(time.Hour + time.Second)
 		r.told("GarbageCollectionFailed", 1)
-		r.must(os.RemoveAll(dir+".away"), os.Remove(dir)) // half of it went
+		r.must(os.RemoveAll(dir+".away"), os.Remove(dir)) // the object is half deleted
 		r.put(objects...)
 		r.took()
 		r.consistent(objects)
@@ -204,7 +204,7 @@ func TestFailingDisk(t *testing.T) {
 		r.put()
 		dir = r.saved()
 		r.must(os.Rename(dir, dir+".away"), os.WriteFile(dir, nil, 0o600))
-		r.put(objects...) // which cannot be noted
+		r.put(objects...) // the change of the removal cannot be saved
 		time.Sleep(10 * time.Second)
 		r.must(os.Remove(dir), os.Rename(dir+".away", dir))
 		r.left("a.removed a.yaml", 1)
@@ -216,8 +216,8 @@ func TestFailingDisk(t *testing.T) {
 	})
 }
 
-// As long as documents are defective nothing is taken for removed, after a
-// restart neither: what is missing goes on as it was saved, and what cannot be read is not forgotten.
+// While documents are defective, no object counts as removed, even after a restart: missing objects continue with
+// their saved state, and objects whose saved state cannot be read are not deleted.
 func TestRestartWithDefects(t *testing.T) {
 	for name, damage := range map[string]bool{"saved": false, "not to be read": true} {
 		t.Run(name, func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestRestartWithDefects(t *testing.T) {
 	}
 }
 
-// Saved files that cannot be read count as not saved, and are told of.
+// Saved files that cannot be read count as missing, and events report them.
 func TestRestartWithDamagedFiles(t *testing.T) {
 	a, c := repo("a", site, time.Hour), repo("c", site, time.Hour)
 	live(t, list(a, repo("b", site, time.Hour), c), nil, func(r *fixture) {
@@ -260,14 +260,13 @@ func TestRestartWithDamagedFiles(t *testing.T) {
 		if r.is(serve.Suspended, "c"); r.view("a").Object.Artifact() == nil {
 			r.Errorf("%+v", r.view("a"))
 		}
-		r.told("ReadOperationFailed", 4) // a by its run, b, the suspension, the time
+		r.told("ReadOperationFailed", 4) // status of a, by its run; status of b; suspension; time of removal
 		time.Sleep(2 * time.Hour)
 		r.left("a.yaml c.hold c.yaml", 2)
 	})
 }
 
-// What is suspended, and what is removed, is not known without the ledger: a
-// server that cannot list it does not begin.
+// Without the ledger, suspensions and removals are unknown: a server that cannot list it does not start.
 func TestRestartWithoutLedger(t *testing.T) {
 	live(t, list(repo("a", site, time.Hour)), nil, func(r *fixture) {
 		dir := r.saved()
@@ -281,15 +280,15 @@ func TestRestartWithoutLedger(t *testing.T) {
 	})
 }
 
-// A saved status whose artifact is gone is not trusted: it is fetched again at the
-// start, after what it is made of, and consumers are told of nothing new. What neither the feed nor the ledger knows goes.
+// An object whose artifact is missing is fetched again at the start, after its inputs; consumers see the same artifact.
+// Artifacts of objects that neither the feed nor the ledger contains are deleted.
 func TestRestartWithoutArtifacts(t *testing.T) {
 	objects := list(repo("app", other, time.Hour, "base"), repo("base", site, time.Hour), repo("whole", site, time.Hour), repo("lost", site, time.Hour), repo("old", site, time.Hour))
 	live(t, objects, nil, func(r *fixture) {
 		digest := r.view("app").Object.Artifact().Digest
 		r.restart(func() {
 			r.must(os.RemoveAll(r.stored("default", "app")), os.RemoveAll(r.stored("default", "base")))
-			r.must(r.ledger().Remove(named("lost"))) // and killed before its artifact went
+			r.must(r.ledger().Remove(named("lost"))) // as if killed before its artifact was deleted
 			r.must(os.Remove(r.saved("default", "old.yaml")), os.WriteFile(r.saved("default", "old.state"), []byte("x"), 0o600))
 			time.Sleep(time.Hour)
 			r.feed.now.Objects = objects[:3]
@@ -305,7 +304,7 @@ func TestRestartWithoutArtifacts(t *testing.T) {
 	})
 }
 
-// spoil changes the artifact of an object on the disk, so that a look does not show it.
+// spoil changes the content of the artifact of an object on disk, but neither its size nor its modification time.
 func (r *fixture) spoil(name string) {
 	r.Helper()
 	file := r.stored("..", filepath.FromSlash(r.view(name).Object.Artifact().Path))
@@ -316,7 +315,7 @@ func (r *fixture) spoil(name string) {
 	r.must(os.WriteFile(file, text, 0o600), os.Chtimes(file, info.ModTime(), info.ModTime()))
 }
 
-// serves returns the status of the answer to a caller that fetches the artifact of an object.
+// serves returns the HTTP status of a request for the artifact of an object.
 func (r *fixture) serves(name string) int {
 	w := httptest.NewRecorder()
 	r.Store.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/"+r.view(name).Object.Artifact().Path, nil))
@@ -327,7 +326,7 @@ func TestScrub(t *testing.T) {
 	live(t, list(repo("a", site, 1000*time.Hour), repo("b", site, 1000*time.Hour), repo("held", site, 1000*time.Hour)), func(r *fixture) { r.Scrub = 0 }, func(r *fixture) {
 		r.must(r.Suspend(named("held"), source.Suspension{}))
 		time.Sleep(30 * time.Hour)
-		r.ran("") // all is intact
+		r.ran("") // all artifacts are intact
 		r.spoil("a")
 		r.spoil("held")
 		r.must(os.Remove(r.stored("..", filepath.FromSlash(r.view("b").Object.Artifact().Path))))
@@ -346,7 +345,7 @@ func TestScrub(t *testing.T) {
 	})
 }
 
-// Hashing is spread evenly over its time, and ends at once.
+// The scrub verifies artifacts at a steady rate, and stops at once when the server ends.
 func TestScrubIsSlow(t *testing.T) {
 	names := []string{"a", "b", "c", "d"}
 	var objects []source.Object

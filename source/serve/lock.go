@@ -13,18 +13,18 @@ import (
 	"github.com/headgate-io/headgate/internal/durable"
 )
 
-// A StoreLock is held by the server of the directory of a store, or by a program that changes statuses and artifacts
-// there. There is one at a time; it ends with the process.
+// A StoreLock is the exclusive lock of the directory of a store. A server holds it, or a program that changes statuses
+// and artifacts there. The lock is released when the process ends.
 type StoreLock struct{ file *os.File }
 
-// A StoreNote is what the server that has the lock of a store tells others.
+// A StoreNote tells other processes about the server that holds the lock of a store.
 type StoreNote struct {
-	PID    int    `json:"pid"` // 0: the server has not come so far
+	PID    int    `json:"pid"` // 0: the server has not written its note yet
 	URL    string `json:"url,omitempty"`
 	Socket string `json:"socket,omitempty"` // absolute
 }
 
-// String names the server behind a note, in an error.
+// String describes the server in parentheses, to be appended to an error message; "" if PID is 0.
 func (n StoreNote) String() string {
 	switch {
 	case n.PID == 0:
@@ -37,8 +37,8 @@ func (n StoreNote) String() string {
 
 const lockName = ".serve.lock"
 
-// LockStore takes the lock of a directory, which exists. It waits for a moment: a caller of [NoteOf] has the lock
-// while it looks. The error of a lock that is taken names the server.
+// LockStore takes the lock of an existing directory. It waits for a fraction of a second if the lock is taken, because
+// [NoteOf] takes it briefly. If another process holds the lock, the error names its server. The caller releases the lock.
 func LockStore(dir string) (*StoreLock, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -59,7 +59,7 @@ func LockStore(dir string) (*StoreLock, error) {
 	}
 }
 
-// Tell leaves a note for others, with the number of this process.
+// Tell writes a note for other processes. It sets the PID of the note to that of this process.
 func (l *StoreLock) Tell(note StoreNote) error {
 	note.PID = os.Getpid()
 	text, err := json.Marshal(note)
@@ -69,11 +69,11 @@ func (l *StoreLock) Tell(note StoreNote) error {
 	return err
 }
 
-// Release gives the lock back. The file stays: without it two servers could have
-// locked files of one name.
+// Release erases the note and releases the lock. It does not delete the file: otherwise two servers could each
+// lock a different file of the same name.
 func (l *StoreLock) Release() error { return errors.Join(l.file.Truncate(0), l.file.Close()) }
 
-// NoteOf returns the note of the server that has the lock of a directory, nil if there is none.
+// NoteOf returns the note of the server that holds the lock of a directory, nil if no process holds it.
 func NoteOf(dir string) (*StoreNote, error) {
 	f, err := os.Open(filepath.Join(dir, lockName)) // a store may be read-only
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +91,7 @@ func NoteOf(dir string) (*StoreNote, error) {
 	return &note, nil
 }
 
-// readNote returns the note in a file, an empty one if the server has not come so far.
+// readNote returns the note in a file, the zero StoreNote if none was written yet.
 func readNote(f *os.File) (note StoreNote) {
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, 64<<10))
 	if err != nil || json.Unmarshal(text, &note) != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/headgate-io/headgate/source/serve/api"
 )
 
-// metrics are what a server counts, in a registry of its own. What the server
-// and its objects are is looked up when it is asked for.
+// metrics are the counters and histograms of a server, in its own registry. The [collector] reads the state of the
+// server and its objects at each scrape.
 type metrics struct {
 	registry *prometheus.Registry
 	handler  http.Handler
@@ -59,12 +59,11 @@ func (m *metrics) build(s *Server) {
 	m.handler = promhttp.HandlerFor(prometheus.Gatherers{m.registry, process}, promhttp.HandlerOpts{DisableCompression: true, MaxRequestsInFlight: 4})
 }
 
-// Metrics returns what the server counts, for a registry of the program that it runs in. It is what /metrics
-// answers, without what is about the process.
+// Metrics returns the metrics of the server, to be registered in the registry of an embedding program. They are the
+// metrics of /metrics without those of the process.
 func (s *Server) Metrics() prometheus.Collector { return s.metrics.registry }
 
-// zero makes the series that are there from the beginning, so that the first
-// of each is seen as an increase.
+// zero creates the time series with known labels at 0, so that their first increment is visible as an increase.
 func (m *metrics) zero() {
 	m.served.WithLabelValues()
 	for _, kind := range []string{"GitRepository", "OCIRepository", "Bucket", "PkgRepository", "PkgChart"} {
@@ -87,8 +86,8 @@ func (m *metrics) zero() {
 	}
 }
 
-// scrape answers with the metrics in the format of Prometheus. They are
-// about all objects: unless OpenMetrics, the caller has to be one that may read all.
+// scrape answers with the metrics in the Prometheus text format. They cover all objects: unless OpenMetrics is set,
+// the caller must be allowed to read all objects.
 func (c *call) scrape() error {
 	if !c.config.OpenMetrics {
 		if err := c.allow(mayRead, source.Reference{}); err != nil {
@@ -102,10 +101,10 @@ func (c *call) scrape() error {
 	return nil
 }
 
-// A collector reads what the server is now, when it is asked for.
+// A collector collects metrics of the current state of the server.
 type collector struct{ *Server }
 
-// Describe implements [prometheus.Collector]. It names no metrics: which there are depends on the objects.
+// Describe implements [prometheus.Collector]. It describes no metrics, because their labels depend on the objects.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
@@ -131,7 +130,7 @@ func (s collector) Collect(out chan<- prometheus.Metric) {
 		ref := source.ReferenceTo(v.Object)
 		labels := []string{ref.Kind, ref.Namespace, ref.Name}
 		gauge(ready, map[string]float64{"True": 1, "Unknown": -1}[readyOf(v).Status], labels...)
-		if v.Object.Interval() > 0 && v.Phase != Suspended { // its origin is asked again and again
+		if v.Object.Interval() > 0 && v.Phase != Suspended { // its origin is checked regularly
 			since := v.Checked
 			if since.IsZero() {
 				since = s.started
@@ -166,7 +165,7 @@ func (s collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// unix returns seconds since 1970, 0 for the zero time.
+// unix returns t as Unix time in seconds, 0 for the zero time.
 func unix(t time.Time) float64 {
 	if t.IsZero() {
 		return 0
@@ -174,13 +173,13 @@ func unix(t time.Time) float64 {
 	return float64(t.UnixMilli()) / 1000
 }
 
-// observeRequest counts a request, and its answer when answered is called.
+// observeRequest counts a request. The caller calls answered when the answer was written.
 func (s *Server) observeRequest(r *http.Request) (answered func(*httpserve.Writer)) {
 	s.metrics.inFlight.Inc()
 	route := routeOf(r.URL.Path)
 	return func(a *httpserve.Writer) {
 		s.metrics.inFlight.Dec()
-		status := cmp.Or(a.Status, http.StatusOK) // what net/http answers for a handler that says nothing
+		status := cmp.Or(a.Status, http.StatusOK) // net/http answers 200 if the handler writes nothing
 		s.metrics.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
 		if route == "artifact" && status < http.StatusMultipleChoices {
 			s.metrics.served.WithLabelValues().Add(float64(a.Bytes))
@@ -188,7 +187,7 @@ func (s *Server) observeRequest(r *http.Request) (answered func(*httpserve.Write
 	}
 }
 
-// routeOf returns the class of a path by which requests are counted.
+// routeOf returns the value of the label route for a path.
 func routeOf(path string) string {
 	first, rest, _ := strings.Cut(strings.TrimLeft(path, "/"), "/")
 	switch first {
@@ -203,7 +202,7 @@ func routeOf(path string) string {
 	return "other"
 }
 
-// levels say how loud the line of a run is in the log.
+// levels are the log levels of runs by outcome.
 var levels = map[source.Outcome]slog.Level{
 	source.Stored:    slog.LevelInfo,
 	source.Unchanged: slog.LevelDebug,
@@ -212,8 +211,8 @@ var levels = map[source.Outcome]slog.Level{
 	source.Stalled:   slog.LevelError,
 }
 
-// observeRun counts and logs a run. It returns it as people are shown it if it is notable: it stored,
-// failed, stalled or waited, or is the first of some in a row that found nothing new.
+// observeRun counts and logs a run; last is the outcome of the run before. It returns the run for the list of
+// notable runs, or nil if the run and the one before both found nothing new.
 func (s *Server) observeRun(last source.Outcome, r Run) (shown *api.Run) {
 	m, kind, outcome := &s.metrics, r.Object.Kind, r.Result.Outcome
 	m.runs.WithLabelValues(kind).Observe(r.Took.Seconds())
@@ -221,13 +220,13 @@ func (s *Server) observeRun(last source.Outcome, r Run) (shown *api.Run) {
 	m.outcomes.WithLabelValues(kind, string(r.Trigger), string(outcome)).Inc()
 	if outcome == source.Stored {
 		m.stored.WithLabelValues(kind).Add(float64(r.Artifact.Size))
-		m.fetched.WithLabelValues(kind).Add(float64(cmp.Or(r.Result.Report.Bytes, r.Artifact.Size))) // the latter of one file as it is
+		m.fetched.WithLabelValues(kind).Add(float64(cmp.Or(r.Result.Report.Bytes, r.Artifact.Size))) // Size for a file stored unchanged
 	}
 	run, object := runOf(r), r.Object
 	object.Kind = r.Kind
 	level, said := levels[outcome], "run"
 	if (outcome == source.Stored || outcome == source.Unchanged) && (last == source.Failed || last == source.Stalled || last == source.Waiting) {
-		level, said = slog.LevelInfo, "recovered" // told even if nothing changed
+		level, said = slog.LevelInfo, "recovered" // logged even if nothing changed
 	}
 	attrs := []slog.Attr{slog.String("object", object.String()), slog.String("trigger", run.Trigger), slog.String("outcome", run.Outcome)}
 	if outcome != last || outcome != source.Unchanged {
@@ -240,7 +239,7 @@ func (s *Server) observeRun(last source.Outcome, r Run) (shown *api.Run) {
 	return shown
 }
 
-// observeEvent counts and logs an event. What the line of its run says too is at level debug.
+// observeEvent counts and logs an event. Its level is debug if the log line of a run contains the same information.
 func (s *Server) observeEvent(e source.Event) {
 	s.metrics.events.WithLabelValues(e.Severity).Inc()
 	level := slog.LevelDebug

@@ -14,79 +14,79 @@ import (
 	"github.com/headgate-io/headgate/source/serve/api"
 )
 
-// An entry is one object and what is known of it. The lock of the server
-// guards its fields; the objects are replaced and never changed.
+// An entry is one object with its state in the server. Server.mu guards its fields. The objects
+// are replaced but never modified.
 type entry struct {
 	ref source.Reference
-	doc source.Object // as the feed has it
+	doc source.Object // the document of the feed
 	obj source.Object // the spec of doc with the status of the last run
 
 	foreign bool  // another program keeps it up to date
 	invalid error // why its spec cannot be used
 
 	state  state
-	timer  *time.Timer             // of the plan
-	waiter *waiter                 // in the queue for slots; nil when it is not there
+	timer  *time.Timer             // fires when the entry is due
+	waiter *waiter                 // in the queue for slots; nil if the entry is not queued
 	cancel context.CancelCauseFunc // ends the run under way
 
-	trigger  Trigger // of the run that is due; of a new entry, "" when its saved status is good
+	trigger  Trigger // of the next run; "" for a new entry whose saved status is good
 	again    Trigger // of a run after the one under way, "" for none
 	failures int
-	begun    int64 // number of the run that began last
+	begun    int64 // number of the latest run
 
 	due   time.Duration // by the clock of the server
-	asked time.Duration // when the run that is due was asked for, 0 when it was not
-	began time.Duration // when the last run that ended began
+	asked time.Duration // when the next run was requested, 0 if it was not
+	began time.Duration // when the last ended run began
 	since time.Duration // when the last run ended
-	look  time.Duration // when the upstream is looked at again after a webhook, 0 for not
+	look  time.Duration // when to check the upstream again after a webhook, 0 for never
 
-	last    Run                // its Number is 0 when there was none
-	runs    []api.Run          // the last notable ones, the newest at the end
-	checked time.Time          // when the origin was asked last with success
+	last    Run                // the last ended run; its Number is 0 if there was none
+	runs    []api.Run          // the latest notable runs, the newest at the end
+	checked time.Time          // when the origin was last checked successfully
 	hold    *source.Suspension // by a command, nil for none
 	removed *removal           // nil as long as it is in the feed
-	marked  time.Time          // since when it is removed, as it is saved
+	marked  time.Time          // the saved time of its removal, zero for none
 
-	event    source.Event  // the last one, without its time
-	told     time.Duration // when it was emitted
-	repeated int           // how often it came again
+	event    source.Event  // the last event, without its time
+	told     time.Duration // when that event was emitted
+	repeated int           // how often it was repeated since
 
 	host     string     // of its upstream
-	upstream string     // its address
-	before   []*entry   // its inputs that it waits for
-	after    []*entry   // what needs it
+	upstream string     // address of its upstream
+	before   []*entry   // its inputs, which run before it
+	after    []*entry   // the entries that need it
 	inputs   string     // inputsOf when its last run began
-	lookups  secretSums // to its last run's questions for Secrets
+	lookups  secretSums // Secrets that its last run looked up
 	version  uint64     // of the view
-	serial   uint64     // of the Desired that had it last
+	serial   uint64     // of the last Desired that contained it
 }
 
-// A removal is the end of an object.
+// A removal is the removal of an object from the feed.
 type removal struct {
 	at   time.Time     // wall-clock time
-	due  time.Duration // when its artifacts, status and state go
-	done bool          // they are gone
+	due  time.Duration // when its artifacts, status and state are deleted
+	done bool          // they are deleted
 }
 
-// A state says where an entry is between two runs.
+// A state is the scheduling state of an entry.
 type state uint8
 
 const (
-	resting state = iota // until something happens
-	planned              // due some time
+	resting state = iota // not due until something happens
+	planned              // due at a known time
 	queued               // waits for a slot
 	blocked              // waits for an entry in before
 	running
 )
 
-// suspended reports whether the object is to be left alone.
+// suspended reports whether a command or the spec suspends the object.
 func (e *entry) suspended() bool { return e.hold != nil || e.doc.Plan().Suspend }
 
-// external reports whether the object is published by another program, and never fetched.
+// external reports whether another program publishes the object, so that it is never run.
 func (e *entry) external() bool { return e.foreign || source.External(e.doc) }
 
-// adopt makes doc the document of e, with the status that the object has, last, which may be nil.
-// If the document has no generation, it is that of last, and one more if the spec is another.
+// adopt makes doc the document of e, with the status of last, which may be nil. If doc has no
+// generation, it gets the generation of last, increased by one if the spec differs.
 func (e *entry) adopt(doc, last source.Object) {
 	if e.doc, e.obj = doc, doc; e.external() {
 		return
@@ -103,7 +103,7 @@ func compare(a, b *entry) int {
 	return cmp.Or(strings.Compare(a.ref.Kind, b.ref.Kind), strings.Compare(a.ref.Namespace, b.ref.Namespace), strings.Compare(a.ref.Name, b.ref.Name))
 }
 
-// sources is the [source.Sources] of a server: objects as they were after their last run.
+// sources is the [source.Sources] of a server: its objects as their last runs left them.
 type sources struct {
 	*Server
 	*source.Inventory // opens artifacts
@@ -131,35 +131,35 @@ func (s *sources) List(_ context.Context, kind, namespace string) (found []sourc
 	return found, nil
 }
 
-// A Phase says what an object is doing.
+// A Phase is the activity of an object.
 type Phase string
 
 // The phases.
 const (
-	Idle      Phase = "idle"      // until it is due
-	Queued    Phase = "queued"    // due, and waits for its turn
-	Running   Phase = "running"   // under reconciliation
-	Blocked   Phase = "blocked"   // an object that it needs has yet to run
-	Stalled   Phase = "stalled"   // until its spec changes
+	Idle      Phase = "idle"      // not due
+	Queued    Phase = "queued"    // due, waiting for a slot
+	Running   Phase = "running"   // being reconciled
+	Blocked   Phase = "blocked"   // due, waiting for the run of an object that it needs
+	Stalled   Phase = "stalled"   // not retried until something changes
 	Suspended Phase = "suspended" // by its spec or a command
-	Removed   Phase = "removed"   // from the feed; its artifacts go after their retention
-	Gone      Phase = "gone"      // with its artifacts; only Watch tells it, as the last of an object
+	Removed   Phase = "removed"   // from the feed; its artifacts are deleted after the retention
+	Gone      Phase = "gone"      // deleted with its artifacts; only the last view of Watch for an object has this phase
 )
 
-// A View is an object as it is at one moment.
+// A View is a snapshot of an object.
 type View struct {
-	Object     source.Object // as it was after its last run; not to be changed
+	Object     source.Object // as its last run left it; must not be modified
 	Phase      Phase
-	Next       time.Time          // when it is due, the zero time when it is not
-	Last       Run                // the last run, without its report; its Number is 0 when there was none
-	Checked    time.Time          // when its origin was last asked with success, the zero time when not since the server began
-	Failures   int                // failed runs since the last that succeeded
+	Next       time.Time          // when it is due, the zero time if it is not planned
+	Last       Run                // the last run, without its report; its Number is 0 if there was none
+	Checked    time.Time          // last successful check of its origin, the zero time if none since the server started
+	Failures   int                // failed runs since the last success
 	Suspension *source.Suspension // by a command; nil for none
-	Missing    bool               // its document is missing, and that of others is defective: it goes on as it was
-	Blockers   []source.Reference // what it waits for when it is blocked
+	Missing    bool               // its document is missing while others are defective; it is kept up to date as before
+	Blockers   []source.Reference // the objects that a blocked object waits for
 }
 
-// live returns the entry of an object that is in the feed, and is not foreign.
+// live returns the entry of an object that is in the feed and not foreign. The error wraps [source.ErrNoObject].
 func (s *Server) live(ref source.Reference) (*entry, error) {
 	if e := s.entries[ref]; e != nil && e.removed == nil && !e.foreign {
 		return e, nil
@@ -182,7 +182,7 @@ func (s *Server) view(e *entry) View {
 	return v
 }
 
-// phase says what the object is doing.
+// phase returns the phase of the object.
 func (e *entry) phase() Phase {
 	switch {
 	case e.removed != nil && e.removed.done:
@@ -203,7 +203,7 @@ func (e *entry) phase() Phase {
 	return Idle
 }
 
-// changed wakes callers that wait for a change of e, or of any object.
+// changed gives the view of e a new version and wakes callers that wait for changes.
 func (s *Server) changed(e *entry) {
 	s.version++
 	e.version = s.version
@@ -211,7 +211,7 @@ func (s *Server) changed(e *entry) {
 	s.news = make(chan struct{})
 }
 
-// Views returns all objects as they are now, in the order of kind, namespace and name.
+// Views returns the current views of all objects, ordered by kind, namespace and name.
 func (s *Server) Views() []View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +224,7 @@ func (s *Server) Views() []View {
 	return views
 }
 
-// View returns one object as it is now. The error wraps fs.ErrNotExist.
+// View returns the current view of an object. The error wraps fs.ErrNotExist.
 func (s *Server) View(ref source.Reference) (View, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,15 +234,15 @@ func (s *Server) View(ref source.Reference) (View, error) {
 	return View{}, fmt.Errorf("%s: %w", ref, source.ErrNoObject)
 }
 
-// gather is how long changes are gathered before watchers are told.
+// gather is how long Watch collects changes before it reports them.
 const gather = 50 * time.Millisecond
 
-// Watch calls each with all objects once the feed was read, and then with those whose view changed, until
-// ctx or the server ends; then it returns nil. Changes that are changed again within some milliseconds, or
-// while each has not returned, are not told.
+// Watch calls each with the views of all objects once the feed has been read, and then with the views that
+// changed, until ctx or the server ends. Then it returns nil. It does not report a change that another
+// one replaces within some milliseconds, or before each returns.
 func (s *Server) Watch(ctx context.Context, each func([]View)) error {
-	var told []*entry  // at the last look
-	var version uint64 // of the last look
+	var told []*entry  // the entries of the last round
+	var version uint64 // of the last round
 	select {
 	case <-s.ready:
 	case <-s.ended:
@@ -281,15 +281,15 @@ func (s *Server) Watch(ctx context.Context, each func([]View)) error {
 	}
 }
 
-// Stats say how much there is to do.
+// Stats describe the workload of a server.
 type Stats struct {
-	Fetching int           // contents of objects that run
-	Oldest   time.Duration // how long the first of those that are due has waited
-	Asked    int64         // questions that upstreams were asked, as far as objects can share the answers
-	Shared   int64         // answers that were those to another object
+	Fetching int           // contents being fetched and packed
+	Oldest   time.Duration // the longest time that a due object has been waiting
+	Asked    int64         // requests to upstreams whose answers objects can share
+	Shared   int64         // answers that an object got from the request of another
 }
 
-// Stats returns how much there is to do.
+// Stats returns the workload of the server.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,10 +303,10 @@ func (s *Server) Stats() Stats {
 	return stats
 }
 
-// ErrEnded is what Wait returns when there will be no more runs.
+// ErrEnded is the error of [Server.Wait] when the server has ended.
 var ErrEnded = errors.New("the server has ended")
 
-// ErrSuspended marks an object that is suspended.
+// ErrSuspended is wrapped by errors about a suspended object.
 var ErrSuspended = errors.New("suspended")
 
 // suspension returns an error that says what suspends e.
@@ -320,10 +320,10 @@ func suspension(e *entry) error {
 	return fmt.Errorf("%s is %w: resume it", e.obj.Head(), ErrSuspended)
 }
 
-// Request asks for a run of an object at once, after the one under way if there
-// is one, and returns the number of that run; of an ExternalArtifact of another
-// program, which is never run, 0. What a generator makes runs before it. The error
-// wraps fs.ErrNotExist, or [ErrSuspended].
+// Request requests a run of an object at once, or after the run under way if there is one, and
+// returns the number of that run. The number is 0 for an ExternalArtifact of another program, which
+// is never run. For a generator, Request also requests runs of the objects that it makes, which run
+// before it. The error wraps fs.ErrNotExist or [ErrSuspended].
 func (s *Server) Request(ref source.Reference, by Trigger) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -340,16 +340,15 @@ func (s *Server) Request(ref source.Reference, by Trigger) (int64, error) {
 		s.enqueue(e, by, s.clock())
 	}
 	s.dispatch()
-	if e.state == running && e.again == "" { // it began with this request
+	if e.state == running && e.again == "" { // this request started the run
 		return e.begun, nil
 	}
 	return e.begun + 1, nil
 }
 
-// Wait waits until the run of that number, or a later one, of an object has
-// ended, and returns the object's view then. The error is that of ctx, or wraps
-// fs.ErrNotExist when the object is removed, or [ErrSuspended] when it is
-// suspended, so that there will be no such run; or it is [ErrEnded].
+// Wait waits until the run of an object with the given number, or a later run, has ended, and returns
+// the view of the object then. The error is the cause of ctx, or [ErrEnded], or it wraps
+// fs.ErrNotExist if the object was removed, or [ErrSuspended] if it is suspended and will not run.
 func (s *Server) Wait(ctx context.Context, ref source.Reference, run int64) (View, error) {
 	look := func() (v View, news chan struct{}, err error) {
 		s.mu.Lock()
@@ -379,9 +378,9 @@ func (s *Server) Wait(ctx context.Context, ref source.Reference, run int64) (Vie
 	}
 }
 
-// Suspend has an object left alone until Resume; a run that is under way ends
-// first. It is durable. Suspending again changes By and Reason. The error wraps
-// fs.ErrNotExist, or says why it cannot be made durable; then nothing changed.
+// Suspend suspends an object until Resume. A run that is under way ends first. The suspension is
+// saved before it takes effect, and outlives the server. Suspending again replaces it. The default of
+// hold.Since is now. The error wraps fs.ErrNotExist, or says why the suspension cannot be saved.
 func (s *Server) Suspend(ref source.Reference, hold source.Suspension) error {
 	if hold.Since.IsZero() {
 		hold.Since = s.config.Now().UTC()
@@ -389,11 +388,11 @@ func (s *Server) Suspend(ref source.Reference, hold source.Suspension) error {
 	return s.hold(ref, &hold)
 }
 
-// Resume ends what Suspend began, and asks for a run. The error wraps
-// [ErrSuspended] when the spec itself suspends the object.
+// Resume ends a suspension by [Server.Suspend] and requests a run. The error wraps fs.ErrNotExist, or
+// [ErrSuspended] if the spec of the object suspends it as well.
 func (s *Server) Resume(ref source.Reference) error { return s.hold(ref, nil) }
 
-// outputs returns what e makes if it is a generator.
+// outputs returns the entries of the objects that e makes, if it is a generator.
 func (s *Server) outputs(e *entry) (made []*entry) {
 	g, is := e.doc.(*source.ArtifactGenerator)
 	if !is {
@@ -407,10 +406,10 @@ func (s *Server) outputs(e *entry) (made []*entry) {
 	return made
 }
 
-// hold makes a suspension, or with nil its end, durable and then effective, for what a
-// generator makes as well.
+// hold saves a suspension, or removes it if hold is nil, and then applies it. For a generator it does
+// the same with the objects that it makes.
 func (s *Server) hold(ref source.Reference, hold *source.Suspension) error {
-	s.setting.Lock() // in memory and on the disk they come in the same order
+	s.setting.Lock() // so that suspensions are applied in the order in which they are saved
 	defer s.setting.Unlock()
 	s.mu.Lock()
 	e, err := s.live(ref)
@@ -434,7 +433,7 @@ func (s *Server) hold(ref source.Reference, hold *source.Suspension) error {
 		case hold != nil:
 			s.rest(e)
 		case e.suspended():
-			err = suspension(e) // the generator itself says so, too
+			err = suspension(e) // the generator comes last: its result decides
 		default:
 			s.enqueue(e, Request, s.clock())
 		}

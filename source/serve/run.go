@@ -21,35 +21,35 @@ import (
 	"github.com/headgate-io/headgate/source/serve/api"
 )
 
-// A Trigger says why a run began.
+// A Trigger is the reason why a run began.
 type Trigger string
 
 // The triggers.
 const (
-	Start   Trigger = "start"   // the object is new, or its last run is not known
+	Start   Trigger = "start"   // the object is new, or its saved status is not good
 	Tick    Trigger = "tick"    // its interval is over
-	Retry   Trigger = "retry"   // the last run failed, or waited
+	Retry   Trigger = "retry"   // the last run failed, or an input was not ready
 	Spec    Trigger = "spec"    // its document changed
-	Request Trigger = "request" // the annotation requestedAt, a command or the page
+	Request Trigger = "request" // the annotation requestedAt changed, or a command or the page requested it
 	Hook    Trigger = "hook"    // a webhook
 	Input   Trigger = "input"   // a source that it needs changed
 	Secret  Trigger = "secret"  // a Secret that it uses changed
-	Repair  Trigger = "repair"  // its artifact was found damaged
+	Repair  Trigger = "repair"  // its artifact is damaged or missing
 )
 
-// A Run is one reconciliation that ended.
+// A Run is a reconciliation that has ended.
 type Run struct {
-	Number  int64 // 1 for the first run of an object since the server began
+	Number  int64 // 1 for the first run of an object since the server started
 	Object  source.Reference
 	Kind    string // of the object, as its document spells it
 	Trigger Trigger
-	Due     time.Time // when it was to begin
+	Due     time.Time // when the run became due
 	Started time.Time
 	Took    time.Duration
 	Result  source.Result
-	Err     error // fit to be shown
+	Err     error // safe to show to users; nil if the run succeeded
 
-	Artifact *artifact.Artifact // that is published now, by this run or one before; nil for none
+	Artifact *artifact.Artifact // the current artifact, of this run or an earlier one; nil for none
 }
 
 // A job is one run of an entry that is under way.
@@ -60,12 +60,12 @@ type job struct {
 	defect  error // why the spec cannot be used
 	host    string
 	doc     source.Object // at the start
-	obj     source.Object // a copy of the object at the start
+	obj     source.Object // a copy of the object, which the run modifies
 	began   time.Duration
 	secrets recorder
-	rotated uint64 // how often Secrets may have changed when it began
-	since   time.Time
-	second  bool // it looks again after a webhook
+	rotated uint64    // Server.rotated at the start
+	since   time.Time // shared answers of the upstream must not be older
+	second  bool      // it is the second look after a webhook
 }
 
 // start begins the run of e, which has a slot.
@@ -73,7 +73,8 @@ func (s *Server) start(e *entry) {
 	now, started := s.clock(), s.config.Now()
 	e.state, e.waiter, e.inputs = running, nil, inputsOf(e)
 	e.begun++
-	// Answers of the upstream may be as old as the request, as the last run, or as a 20th of the interval.
+	// The run may use answers of the upstream that came after the request, if there was one. Else it may use answers
+	// since the last run, but none that are older than a 20th of the interval when the run is due.
 	since := max(min(e.due, now)-e.obj.Interval()/20, e.since)
 	if e.asked != 0 {
 		since = e.asked
@@ -92,7 +93,7 @@ func (s *Server) start(e *entry) {
 	s.work.Go(func() { s.run(j) })
 }
 
-// run does one job and tells of it.
+// run does one job and reports its result.
 func (s *Server) run(j *job) {
 	j.Result, j.Err = s.reconcile(j)
 	j.entry.cancel(nil)
@@ -108,7 +109,7 @@ func (s *Server) run(j *job) {
 		return
 	}
 	j.Took, j.Artifact = s.clock()-j.began, j.obj.Artifact()
-	if s.config.Observe != nil { // first, so that the runs of an object, and of what needs it, are told in their order
+	if s.config.Observe != nil { // before finish, so that runs of an object and of its dependents are reported in order
 		s.config.Observe(j.Run)
 	}
 	if secrets := s.finish(j, s.observeRun(j.last.Result.Outcome, j.Run)); secrets != nil {
@@ -121,9 +122,9 @@ func (s *Server) reconcile(j *job) (result source.Result, err error) {
 	was := source.Clone(j.obj)
 	defer func() {
 		if v := recover(); v != nil {
-			value := fmt.Sprintf("%.500q", fmt.Sprint(v)) // fit to be shown
+			value := fmt.Sprintf("%.500q", fmt.Sprint(v)) // short and quoted, so that it can be shown
 			result, err = source.Result{Outcome: source.Failed}, &source.PanicError{Value: value, Stack: debug.Stack()}
-			j.obj = was // it may be half changed
+			j.obj = was // the run may have modified it halfway
 		}
 	}()
 	r := &source.Reconciler{
@@ -150,8 +151,8 @@ func (s *Server) reconcile(j *job) (result source.Result, err error) {
 	return r.Reconcile(j.ctx, j.obj, from)
 }
 
-// show has the view of j's object say what was saved, before the artifact that
-// it replaces may be removed.
+// show puts the saved object into the view if its artifact changed: the old artifact may be
+// deleted before the run ends.
 func (s *Server) show(j *job, obj source.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +162,7 @@ func (s *Server) show(j *job, obj source.Object) {
 	}
 }
 
-// replace makes obj, on which j works, the object of its entry, with the spec that the feed has now.
+// replace makes obj the object of the entry of j, with the current spec of the feed.
 func (s *Server) replace(j *job, obj source.Object) {
 	if j.entry.obj = obj; j.entry.doc != j.doc {
 		j.entry.adopt(j.entry.doc, obj)
@@ -175,7 +176,7 @@ type noOrigin struct {
 	err error
 }
 
-// Resolve implements [source.Origin]. Of a defect of the document its error has the field and the rule.
+// Resolve implements [source.Origin]. Its error names the field and the rule of each defect of the document.
 func (r noOrigin) Resolve(context.Context, source.State) (source.Revision, source.State, error) {
 	var texts []string
 	for _, err := range document.Split(r.err) {
@@ -189,16 +190,15 @@ func (r noOrigin) Resolve(context.Context, source.State) (source.Revision, sourc
 	return source.Revision{}, nil, &source.StepError{Step: source.StepResolve, Reason: "InvalidSpec", Err: err}
 }
 
-// secondLook is when an upstream is looked at again that had nothing new when it
-// called. Registries of the distribution project tell of a push before its tag is there.
+// secondLook is the delay of a second check after a webhook whose first check found nothing new.
+// Registries of the distribution project send the notification of a push before its tag exists.
 const secondLook = 2 * time.Second
 
-// shortestRetry is what [source.Result] says of a failure whose upstream did not
-// ask for more.
+// shortestRetry is [source.Result].After of a failure whose upstream did not ask for a delay.
 const shortestRetry = 750 * time.Millisecond
 
-// finish records what became of j, and plans what is next; a notable run is shown to people. It returns the
-// Secrets that there are now, if they may be others than those that j used.
+// finish records the result of j and plans the next run. It adds notable, unless nil, to the runs that are shown. It
+// returns the current Secrets if they may have changed since j began, and nil otherwise.
 func (s *Server) finish(j *job, notable *api.Run) (secrets source.Secrets) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,7 +212,7 @@ func (s *Server) finish(j *job, notable *api.Run) (secrets source.Secrets) {
 	if notable != nil {
 		e.runs = append(e.runs[max(0, len(e.runs)-maxRuns+1):], *notable)
 	}
-	e.last, e.last.Result.Report = j.Run, source.Report{} // there are many runs
+	e.last, e.last.Result.Report = j.Run, source.Report{} // without the report, to save memory
 	due, trigger := s.judge(e, j.Result)
 	if j.Trigger == Hook && j.Result.Outcome == source.Unchanged && !j.second {
 		e.look = e.since + secondLook
@@ -224,7 +224,7 @@ func (s *Server) finish(j *job, notable *api.Run) (secrets source.Secrets) {
 	return secrets
 }
 
-// next plans what comes after a run of e has ended: at due, unless that is 0, or sooner.
+// next plans the next run of e after one has ended: at due, unless that is 0, or sooner.
 func (s *Server) next(e *entry, by Trigger, due time.Duration) {
 	switch {
 	case e.removed != nil:
@@ -243,8 +243,8 @@ func (s *Server) next(e *entry, by Trigger, due time.Duration) {
 	s.dispatch()
 }
 
-// judge takes over how a run ended, and returns when the next is due, 0 for not
-// before something changes, and what triggers it.
+// judge records the outcome of a run in e. It returns when the next run is due and its trigger; due is 0 if
+// e does not run before something changes.
 func (s *Server) judge(e *entry, r source.Result) (due time.Duration, by Trigger) {
 	now, interval := s.clock(), e.obj.Interval()
 	switch r.Outcome {
@@ -270,14 +270,15 @@ func (s *Server) judge(e *entry, r source.Result) (due time.Duration, by Trigger
 	return 0, ""
 }
 
-// RepeatedKey is the key of event metadata that says how many events that equal
-// the last one of the object were not emitted before this one.
+// RepeatedKey is the key of event metadata with the number of repetitions of the object's previous event
+// that were not emitted.
 const RepeatedKey = "event.headgate.dev/repeated"
 
-// repeat is the time within which an event that equals the last of its object is not emitted.
+// repeat is the time during which an event that equals the previous event of its object is not emitted.
 const repeat = 5 * time.Minute
 
-// emit gives an event to all that want events, unless it is a repetition of the last one of e, which may be nil.
+// emit sends an event to the log, the journal, the receivers and Config.Emit, unless it repeats the previous event of
+// e. e may be nil.
 func (s *Server) emit(e *entry, event source.Event) {
 	if e != nil && event.Severity != source.SeverityTrace && s.repeats(e, &event) {
 		return
@@ -294,7 +295,8 @@ func (s *Server) emit(e *entry, event source.Event) {
 	}
 }
 
-// repeats reports whether an event is a repetition of the last one of e. One that is not says how many there were.
+// repeats reports whether an event repeats the previous event of e. If it does not, repeats adds the number of
+// repetitions of the previous event to its metadata.
 func (s *Server) repeats(e *entry, event *source.Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -313,7 +315,7 @@ func (s *Server) repeats(e *entry, event *source.Event) bool {
 	return false
 }
 
-// tell emits an event about something that is no part of a run, unless err is nil.
+// tell emits an error event that does not belong to a run, unless err is nil.
 func (s *Server) tell(ref source.Reference, reason string, err error) {
 	if err == nil {
 		return
@@ -328,21 +330,21 @@ func (s *Server) tell(ref source.Reference, reason string, err error) {
 	s.emit(e, s.event(involved, source.SeverityError, reason, err.Error()))
 }
 
-// event returns an event that is no part of a run.
+// event returns an event that does not belong to a run.
 func (s *Server) event(of source.ObjectReference, severity, reason, message string) source.Event {
 	return source.Event{InvolvedObject: of, Severity: severity, Timestamp: s.config.Now().UTC().Truncate(time.Second), Message: message, Reason: reason, Controller: "headgate"}
 }
 
-// A secretQuery names a Secret, or the service account whose Secrets are asked for.
+// A secretQuery names a Secret, or a service account whose pull Secrets are looked up.
 type secretQuery struct {
 	account         bool
 	namespace, name string
 }
 
-// secretSums are the sums of the Secrets that were found, by query.
+// secretSums are the hashes of the results of Secret lookups, by query.
 type secretSums map[secretQuery][sha256.Size]byte
 
-// A recorder is the [source.Secrets] of one run: it records what was asked.
+// A recorder is the [source.Secrets] of one run. It records the lookups and hashes of their results.
 type recorder struct {
 	source.Secrets
 
@@ -364,7 +366,7 @@ func (r *recorder) PullSecrets(ctx context.Context, namespace, account string) (
 	return secrets, err
 }
 
-// note records the first answer to each question.
+// note records the first result of each query.
 func (r *recorder) note(q secretQuery, err error, secrets ...source.Secret) {
 	var answer any = secrets
 	switch {
@@ -384,16 +386,16 @@ func (r *recorder) note(q secretQuery, err error, secrets ...source.Secret) {
 	}
 }
 
-// noted returns what was recorded so far.
+// noted returns a copy of the results recorded so far.
 func (r *recorder) noted() secretSums {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.answers)
 }
 
-// SecretChanged has the objects run whose last run looked up the Secret or the service account of that name, or a
-// service account of that namespace, if what it was answered is another now. Of an object that no run asked for
-// nothing is looked up.
+// SecretChanged reports that a Secret or service account may have changed. The server looks up again the Secret and
+// all service accounts of the namespace that the last runs of objects looked up, and runs the objects for which a
+// result differs. It looks up nothing that no run looked up.
 func (s *Server) SecretChanged(namespace, name string) {
 	s.mu.Lock()
 	s.rotated++
@@ -402,8 +404,8 @@ func (s *Server) SecretChanged(namespace, name string) {
 	s.review(from, entries, func(q secretQuery) bool { return q.namespace == namespace && (q.name == name || q.account) })
 }
 
-// review asks again for the Secrets that the last runs of entries asked for, those that meant selects or all if it is
-// nil, and has the objects run for which an answer is another.
+// review repeats the Secret lookups of the last runs of entries, and enqueues the entries for which a result
+// differs. Meant selects the lookups to repeat; nil selects all.
 func (s *Server) review(from source.Secrets, entries []*entry, meant func(secretQuery) bool) {
 	now := &recorder{Secrets: from}
 	asked := make(map[secretQuery]bool)
@@ -427,7 +429,7 @@ func (s *Server) review(from source.Secrets, entries []*entry, meant func(secret
 	defer s.mu.Unlock()
 	for _, e := range entries {
 		for q, before := range e.lookups {
-			if sum, known := now.answers[q]; known && sum != before && e.state != running { // those of a run are reviewed when it ends
+			if sum, known := now.answers[q]; known && sum != before && e.state != running { // finish reviews the lookups of a run under way
 				s.enqueue(e, Secret, 0)
 			}
 		}

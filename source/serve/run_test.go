@@ -69,7 +69,7 @@ func TestRequest(t *testing.T) {
 	})
 }
 
-// annotated returns a copy of g with an annotation more.
+// annotated returns a copy of g with an additional annotation.
 func annotated(g *source.GitRepository, key, value string) *source.GitRepository {
 	out := *g
 	out.Metadata.Annotations = map[string]string{key: value}
@@ -226,7 +226,7 @@ func TestTriggers(t *testing.T) {
 	}
 }
 
-// A spec that changes while a run is under way counts, and what the run found is not lost.
+// A spec that changes during a run takes effect, and the result of the run is not lost.
 func TestSpecDuringRun(t *testing.T) {
 	live(t, list(repo("a", site, time.Hour)), func(r *fixture) { r.up(site).hang = time.Second }, func(r *fixture) {
 		ignore := "*.md"
@@ -247,7 +247,7 @@ func TestSpecDuringRun(t *testing.T) {
 	})
 }
 
-// The generation counts changes of the spec, at once and without a ledger too.
+// The generation counts changes of the spec, at once and even without a ledger.
 func TestGeneration(t *testing.T) {
 	for name, statuses := range map[string]serve.Statuses{"ledger": nil, "memory": new(memory)} {
 		t.Run(name, func(t *testing.T) {
@@ -296,7 +296,7 @@ func TestBackOff(t *testing.T) {
 			}
 			want = min(2*want, 15*time.Minute)
 		}
-		if len(often) < 58 || len(often) > 65 { // not rarer than the interval
+		if len(often) < 58 || len(often) > 65 { // at least once per interval
 			r.Errorf("%d runs in an hour", len(often))
 		}
 		if v := r.view("a"); v.Failures != len(runs) || !v.Checked.IsZero() || v.Next.IsZero() || v.Phase != serve.Idle {
@@ -349,7 +349,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// An object whose path leads elsewhere, one of no kind that is known, and a second of a name fail alone.
+// An object with a malicious name, an object of an unknown kind, and a second object with the same name do not affect
+// others.
 func TestBadObjects(t *testing.T) {
 	bucket := &source.Bucket{Header: source.Header{APIVersion: source.Group + "/v1", Kind: "Bucket", Metadata: source.Metadata{Name: "unknown"}}}
 	bucket.Spec.Interval = source.Duration(time.Minute)
@@ -372,8 +373,7 @@ func TestBadObjects(t *testing.T) {
 	})
 }
 
-// A panic anywhere in an origin is a failure of that run, tells nothing of the
-// object as changed, and gives its slots back.
+// A panic anywhere in an origin makes only that run fail, leaves the object unchanged, and returns the slots.
 func TestPanics(t *testing.T) {
 	for _, at := range []string{"origin", "resolve", "open", "verify", "write", "close"} {
 		t.Run(at, func(t *testing.T) {
@@ -401,7 +401,7 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// A panickingOrigin panics at one place.
+// A panickingOrigin panics in one of its methods.
 type panickingOrigin struct {
 	source.Origin
 	at string
@@ -443,8 +443,8 @@ func (c fragileContent) Close() error {
 	return c.Content.Close()
 }
 
-// How old the answers may be that a run shares: as old as its request, as a part
-// of its interval, and never older than the run before.
+// A run shares answers of an upstream that are at most as old as its request or as a part of its interval, and never older
+// than the previous run.
 func TestFreshness(t *testing.T) {
 	var last atomic.Pointer[time.Time]
 	since := func() time.Time { return *last.Load() }
@@ -486,8 +486,8 @@ func TestFreshness(t *testing.T) {
 	})
 }
 
-// A failure that each retry repeats is told once in some time, with how often
-// it was; another failure and the recovery are told at once.
+// A failure that every retry repeats is reported once in a while, with the number of repetitions; a different failure and
+// the recovery are reported at once.
 func TestRepeatedEvents(t *testing.T) {
 	live(t, list(repo("a", site, time.Hour), repo("b", other, time.Hour)), func(r *fixture) {
 		r.Jitter, r.MinRetry, r.MaxRetry = -1, 20*time.Second, 20*time.Second
@@ -513,7 +513,7 @@ func TestRepeatedEvents(t *testing.T) {
 	})
 }
 
-// Objects run behind what they need, and when that has changed.
+// Objects run after the objects that they need, and when these have changed.
 func TestNeeds(t *testing.T) {
 	app, mid, base := repo("app", "https://two.example/app", time.Hour, "mid"), repo("mid", "https://two.example/mid", time.Hour, "base"), repo("base", site, time.Hour)
 	live(t, list(app, mid, base), func(r *fixture) { r.up(site).hang = time.Second }, func(r *fixture) {
@@ -524,14 +524,14 @@ func TestNeeds(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		r.ran("base start stored, mid start stored, app start stored")
-		r.up(site).push() // a change below reaches what is above it at once
+		r.up(site).push() // a changed input reaches its dependents at once
 		r.Request(named("base"), serve.Hook)
 		time.Sleep(2 * time.Second)
 		r.ran("base hook stored, mid input stored, app input stored")
-		r.Request(named("base"), serve.Request) // a check that finds nothing new does not
+		r.Request(named("base"), serve.Request) // a run that finds nothing new does not
 		time.Sleep(2 * time.Second)
 		r.ran("base request unchanged")
-		r.Request(named("base"), serve.Request) // of two runs of the input, the later one is seen
+		r.Request(named("base"), serve.Request) // a run waits for the later one of two runs of its input
 		time.Sleep(time.Millisecond)
 		r.Request(named("base"), serve.Request)
 		r.Request(named("mid"), serve.Request)
@@ -540,7 +540,7 @@ func TestNeeds(t *testing.T) {
 		next, _ := r.Request(named("base"), serve.Request)
 		time.Sleep(time.Millisecond)
 		r.Request(named("mid"), serve.Request)
-		for range 10 { // what is asked for without pause does not keep back what is made of it
+		for range 10 { // an input that is requested without pause does not block its dependents
 			r.Request(named("base"), serve.Request)
 			_, err := r.Wait(r.Context(), named("base"), next)
 			r.must(err)
@@ -549,16 +549,16 @@ func TestNeeds(t *testing.T) {
 		testenv.Equal(r.TB, strings.Count(describe(r.took()), "mid"), 1, "ran")
 		time.Sleep(2 * time.Second)
 		r.took()
-		r.put(mid, app) // what is made of what is gone keeps its artifact
+		r.put(mid, app) // an object whose input was removed keeps its artifact
 		r.ran("mid input waiting, app input unchanged")
 		if r.view("mid").Object.Artifact() == nil {
 			r.Errorf("%+v", r.view("mid"))
 		}
-		r.restart(nil) // what needs others runs at once
+		r.restart(nil) // objects with inputs run at once
 		r.ran("mid start waiting, app input unchanged")
 	})
 	live(t, list(repo("app", other, time.Hour, "base")), func(r *fixture) { r.up(site).err = errRefused }, func(r *fixture) {
-		r.put(repo("app", other, time.Hour, "base"), base) // it comes, and fails
+		r.put(repo("app", other, time.Hour, "base"), base) // the missing input appears, and fails
 		r.took()
 		if v := r.view("app"); v.Last.Result.Outcome != source.Waiting || !strings.Contains(v.Last.Err.Error(), "base") {
 			r.Errorf("%+v", v)
@@ -571,7 +571,7 @@ func TestNeeds(t *testing.T) {
 	})
 }
 
-// Circles are named, and hold up nobody.
+// Errors name circles of objects that need each other, and circles do not hold up other objects.
 func TestCircle(t *testing.T) {
 	a, b := repo("a", site, time.Hour, "b"), repo("b", site, time.Hour, "a")
 	live(t, list(a, b, repo("self", site, time.Hour, "self"), repo("c", site, time.Hour)), nil, func(r *fixture) {
@@ -585,7 +585,7 @@ func TestCircle(t *testing.T) {
 				r.Errorf("%s: %+v %s", name, v, c.Message)
 			}
 		}
-		r.put(repo("a", site, time.Hour), b) // one of them is mended: both run
+		r.put(repo("a", site, time.Hour), b) // one of them is corrected: both run
 		r.ran("a spec stored, b input stored")
 	})
 }
@@ -615,7 +615,7 @@ func TestChain(t *testing.T) {
 	})
 }
 
-// An ExternalArtifact is never run; another artifact in its document is a new input.
+// An ExternalArtifact is never run; a new artifact in its document is a changed input.
 func TestExternalArtifact(t *testing.T) {
 	external := func(digest string) *source.ExternalArtifact {
 		e := &source.ExternalArtifact{Header: source.Header{APIVersion: source.Group + "/v1", Kind: "ExternalArtifact", Metadata: source.Metadata{Name: "out", Namespace: "default"}}}
@@ -638,7 +638,7 @@ func TestExternalArtifact(t *testing.T) {
 	})
 }
 
-// The longest interval there is, and the shortest, overflow nothing, nor does a retention for ever.
+// The longest and the shortest interval, and an endless retention, cause no overflow.
 func TestExtremes(t *testing.T) {
 	objects := list(repo("longest", "https://one.example/longest", math.MaxInt64), repo("never", "https://one.example/never", 0), repo("short", "https://one.example/short", 100*time.Millisecond), repo("gone", site, time.Hour))
 	live(t, objects, func(r *fixture) { r.Retention = math.MaxInt64 }, func(r *fixture) {
@@ -702,7 +702,7 @@ func TestSuspend(t *testing.T) {
 	})
 }
 
-// A suspension ends waiting, and frees what waits for what is suspended.
+// A suspension ends calls of Wait, and unblocks objects that wait for the suspended object.
 func TestSuspendBlocker(t *testing.T) {
 	hog, base := repo("hog", other, time.Hour), repo("base", site, time.Hour)
 	for name, suspend := range map[string]func(r *fixture){
@@ -757,8 +757,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// Views are in order, are never changed, and tell of a new artifact before the one that it replaces may be removed,
-// which is after it was announced.
+// Views are ordered and never modified. They contain a new artifact by the time it is announced, before the artifact that
+// it replaces may be deleted.
 func TestViews(t *testing.T) {
 	announced := 0
 	live(t, list(repo("c", other, time.Hour), repo("a", site, time.Hour), repo("b", other, time.Hour)), func(r *fixture) {
@@ -798,7 +798,7 @@ func TestWatch(t *testing.T) {
 		var told, slow []string
 		tell := func(to *[]string, pause time.Duration) func([]serve.View) {
 			return func(views []serve.View) {
-				time.Sleep(pause) // one that is slow, or stuck, holds up no other
+				time.Sleep(pause) // a slow watcher does not hold up others
 				r.mu.Lock()
 				defer r.mu.Unlock()
 				for _, v := range views {
@@ -837,7 +837,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// At the end runs are interrupted, and nothing is recorded of them.
+// When the server ends, runs are interrupted and not recorded.
 func TestEnd(t *testing.T) {
 	var objects []source.Object
 	for i := range 20 {
@@ -872,7 +872,7 @@ type feedFunc func(context.Context, func(serve.Desired)) error
 
 func (f feedFunc) Follow(ctx context.Context, set func(serve.Desired)) error { return f(ctx, set) }
 
-// The error of a feed ends the server; a feed that has said all it has to say ends nothing.
+// An error of the feed ends the server; a feed that returns nil does not.
 func TestFeedEnds(t *testing.T) {
 	for _, want := range []error{nil, errors.New("the directory is gone")} {
 		synctest.Test(t, func(t *testing.T) {
@@ -894,7 +894,7 @@ func TestFeedEnds(t *testing.T) {
 	}
 }
 
-// The date may be anything: due times do not know it.
+// Due times do not depend on the system time.
 func TestClockJumps(t *testing.T) {
 	var off atomic.Int64
 	objects := list(repo("a", site, time.Minute), repo("old", site, time.Minute))

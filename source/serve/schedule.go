@@ -161,8 +161,8 @@ func backOff(failures int, least, limit time.Duration, jitter float64) time.Dura
 	return time.Duration(min(wait, float64(limit)*(1-jitter*rand.Float64())))
 }
 
-// Slots limit what is done at the same time. The waiters of one host get slots in the order in which they came. Of
-// several hosts the one with the fewest slots is next, and of those the one that has waited longest.
+// slots limit the work that is done at the same time. The waiters of one host get slots in the order in which they came.
+// Of several hosts the one with the fewest slots is next, and of those the one that has waited longest.
 //
 // Hosts that hang do not hold up others: a host has at most each slots, and at most twice as many as are free, so that
 // the last slots go to hosts that have few. Hosts whose last run failed have at most half of all slots together.
@@ -251,7 +251,7 @@ func (s *slots) done(host string) {
 	s.taken--
 }
 
-// admit waits for a slot for the content of a run of a host; end gives it back.
+// admit waits for a slot to fetch content from a host. The caller calls end to return the slot.
 func (s *Server) admit(ctx context.Context, host string) (end func(), err error) {
 	mine := make(chan struct{})
 	t := &waiter{host, func() { close(mine) }}
@@ -317,7 +317,7 @@ func inputsOf(e *entry) string {
 		fmt.Fprintln(&text, b.ref, b.obj.Head().Metadata.Generation, b.obj.Common().Condition(source.ReadyCondition).Status)
 		if a := b.obj.Artifact(); a != nil {
 			fmt.Fprintln(&text, a.Digest, a.Revision)
-			if b.foreign { // it may have been missing where it is, and be there again
+			if b.foreign { // its file may have been missing at its URL, and be available again
 				fmt.Fprintln(&text, a.URL, a.LastUpdateTime)
 			}
 		}
@@ -338,8 +338,8 @@ func (s *Server) inform(e *entry) {
 	}
 }
 
-// locate sets upstream and host of e. A chart has those of its source. An object whose address is no URL has an
-// upstream of its own.
+// locate sets upstream and host of e. A chart has the upstream and host of its source. An object whose address is not a
+// URL has its own upstream, and no host.
 func (s *Server) locate(e *entry) {
 	e.upstream, e.host = e.ref.String(), ""
 	address := ""

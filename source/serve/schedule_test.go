@@ -17,8 +17,8 @@ import (
 	"github.com/headgate-io/headgate/source/serve"
 )
 
-// fleet returns n objects that are called prefix and a number, of so many hosts, and has change made to their upstreams.
-// Their statuses are in memory: it is files that take time.
+// fleet returns n objects, spread over a number of hosts and named by prefix and a number, and applies change to their
+// upstreams. It stores statuses in memory, because files take time.
 func (r *fixture) fleet(n, hosts int, prefix string, interval time.Duration, change func(*upstream)) (objects []source.Object) {
 	if r.Server == nil {
 		r.Statuses = new(memory)
@@ -41,9 +41,9 @@ func TestRunsAtATime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			live(t, nil, func(r *fixture) {
 				r.Runs, r.PerHost = 8, 3
-				r.feed.now.Objects = r.fleet(40, c.hosts, "h", 1e5*time.Hour, hangs(time.Second)) // the first of which is shorter
+				r.feed.now.Objects = r.fleet(40, c.hosts, "h", 1e5*time.Hour, hangs(time.Second)) // the first interval is shorter
 			}, func(r *fixture) {
-				time.Sleep(400 * time.Millisecond) // a file that is locked is tried again some milliseconds later
+				time.Sleep(400 * time.Millisecond) // a locked file is retried some milliseconds later
 				for at := 40; at > 0; at -= c.want {
 					if running, all := r.count(serve.Running), r.count(serve.Running, serve.Queued); running != min(c.want, at) || all != at {
 						r.Fatalf("%d run of %d, want %d of %d", running, all, c.want, at)
@@ -56,11 +56,11 @@ func TestRunsAtATime(t *testing.T) {
 	}
 }
 
-// Contents that wait for a slot are not charged for it, and one host has half of the slots.
+// Waiting for a fetch slot does not count against spec.timeout, and one host gets half of the slots.
 func TestFetches(t *testing.T) {
 	live(t, nil, func(r *fixture) {
 		r.Fetches = 4
-		r.feed.now.Objects = r.fleet(16, 1, "h", time.Hour, func(u *upstream) { u.slow = 50 * time.Second }) // of the 60 that spec.timeout is
+		r.feed.now.Objects = r.fleet(16, 1, "h", time.Hour, func(u *upstream) { u.slow = 50 * time.Second }) // spec.timeout is 60 s
 	}, func(r *fixture) {
 		for range 8 {
 			testenv.Equal(r.TB, r.Stats().Fetching, 2)
@@ -71,8 +71,8 @@ func TestFetches(t *testing.T) {
 	})
 }
 
-// Hosts that stall, with as many objects as they like, starve no other: its objects are on time once the
-// first requests timed out, and before that too, whoever comes first.
+// Hosts that hang do not starve others, however many objects they have: the objects of a good host are on time once the
+// first requests have timed out, and even before that, in whatever order they are added.
 func TestStalledHosts(t *testing.T) {
 	for name, stall := range map[string]func(u *upstream){
 		"answers":  func(u *upstream) { u.hang = time.Hour },
@@ -125,7 +125,7 @@ func TestStalledHosts(t *testing.T) {
 	}
 }
 
-// Many more objects than can run at a time are run on time.
+// Objects run on time even if there are many more of them than can run at a time.
 func TestCrowd(t *testing.T) {
 	const n = 400
 	var worst time.Duration
@@ -155,8 +155,7 @@ func TestCrowd(t *testing.T) {
 	})
 }
 
-// An object whose URL is mended while it waits for a slot waits for its new
-// host, and the slot that it gets is that host's.
+// An object whose URL is corrected while it waits for a slot then waits for, and gets, a slot of the new host.
 func TestHostChangesInLine(t *testing.T) {
 	for name, urls := range map[string][]string{
 		"once":         {"https://good.example/x"},
@@ -177,7 +176,7 @@ func TestHostChangesInLine(t *testing.T) {
 				v := r.view("b")
 				testenv.Equal(r.TB, v.Phase == serve.Idle && v.Last.Number >= 2, urls[len(urls)-1] == "https://good.example/x", "%s: %+v", v.Phase, v)
 				time.Sleep(time.Minute)
-				for range 2 { // slots are neither lost nor won
+				for range 2 { // no slot was lost or gained
 					r.Request(named("a"), serve.Request)
 					r.Request(named("b"), serve.Request)
 					time.Sleep(time.Minute)
@@ -188,7 +187,7 @@ func TestHostChangesInLine(t *testing.T) {
 	}
 }
 
-// A host whose last run failed has its turn however much others want.
+// A host whose last run failed gets its turn even if another host has many requests.
 func TestDoubtfulHostHasItsTurn(t *testing.T) {
 	live(t, nil, func(r *fixture) {
 		r.Runs, r.PerHost = 2, 2
@@ -207,7 +206,7 @@ func TestDoubtfulHostHasItsTurn(t *testing.T) {
 	})
 }
 
-// A host that answers again is not held up by those that do not.
+// A host that has recovered is not held up by hosts that still hang.
 func TestHostRecovers(t *testing.T) {
 	refuses := func(u *upstream) { u.err = errRefused }
 	live(t, nil, func(r *fixture) {
@@ -222,12 +221,12 @@ func TestHostRecovers(t *testing.T) {
 			r.Request(named(name), serve.Request)
 		}
 		time.Sleep(10 * time.Second)
-		runs := slices.DeleteFunc(r.took(), func(run serve.Run) bool { return run.Trigger != serve.Request }) // a tick may come then
+		runs := slices.DeleteFunc(r.took(), func(run serve.Run) bool { return run.Trigger != serve.Request }) // a tick may happen meanwhile
 		testenv.Equal(r.TB, len(runs), 5, "ran %s", describe(runs))
 	})
 }
 
-// randomObjects are objects that are changed at random, and what has to hold of them.
+// randomObjects are objects that change at random, with the state for checking invariants.
 type randomObjects struct {
 	*fixture
 	rand *rand.Rand
@@ -249,7 +248,7 @@ const (
 
 func modelName(i int) string { return fmt.Sprintf("r%d", i) }
 
-// object returns object i, made of others that come before it.
+// object returns object i, which includes some of the objects before it.
 func (w *randomObjects) object(i int) *source.GitRepository {
 	var inputs []string
 	for j := range i {
@@ -262,7 +261,7 @@ func (w *randomObjects) object(i int) *source.GitRepository {
 	return g
 }
 
-// Resolve is watched: no object is run twice at once, nor beside what it is made of.
+// origin returns an origin whose Resolve checks that no object has two runs at the same time.
 func (w *randomObjects) origin(obj source.Object, env source.Env) (source.Origin, error) {
 	from, err := w.fixture.origin(obj, env)
 	return &checkedOrigin{Origin: from, world: w, name: obj.Head().Metadata.Name}, err
@@ -320,7 +319,7 @@ func (w *randomObjects) observe(run serve.Run) {
 	}
 }
 
-// step changes something.
+// step makes one random change.
 func (w *randomObjects) step(objects []source.Object) []source.Object {
 	i := w.rand.IntN(modelObjects)
 	ref, up := named(modelName(i)), w.up(fmt.Sprintf("https://h%d.example/%d", i%4, i))
@@ -373,7 +372,7 @@ func (w *randomObjects) step(objects []source.Object) []source.Object {
 	return objects
 }
 
-// still checks that everything that is to be done is planned or under way.
+// still checks that all pending work is planned or under way.
 func (w *randomObjects) still() {
 	synctest.Wait()
 	for _, v := range w.Views() {
@@ -402,7 +401,7 @@ func (w *randomObjects) still() {
 	}
 }
 
-// Whatever happens, in whatever order, the rules hold.
+// The invariants hold for any sequence of changes.
 func TestModel(t *testing.T) {
 	const days = 1
 	synctest.Test(t, func(t *testing.T) {
@@ -423,7 +422,7 @@ func TestModel(t *testing.T) {
 			w.still()
 			time.Sleep(time.Duration(w.rand.ExpFloat64() * float64(5*time.Minute)))
 		}
-		objects = nil // all is well again: everything gets ready
+		objects = nil // all upstreams recover: all objects become ready
 		for i := range modelObjects {
 			url := fmt.Sprintf("https://h%d.example/%d", i%4, i)
 			w.up(url).set(func(u *upstream) { u.err, u.hang, u.slow, u.panics = nil, 0, 0, false })
@@ -441,7 +440,7 @@ func TestModel(t *testing.T) {
 			}
 		}
 		w.stop()
-		time.Sleep(2 * time.Hour) // those that wait
+		time.Sleep(2 * time.Hour) // ends the calls of Wait
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.runs < days*24*modelObjects/4 {

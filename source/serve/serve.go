@@ -1,120 +1,123 @@
-// Package serve keeps any number of sources up to date with their origins for as long as
-// it runs, and serves their artifacts, statuses and events over HTTP: it is to a set of
-// objects what [source.Reconciler] is to one. A [Feed] says which objects there are,
-// [Statuses] keep what is known of them, and a constructor of origins says where they come from.
+// Package serve keeps any number of sources up to date with their origins, and serves their
+// artifacts, statuses and events over HTTP. A [Server] does for a set of objects, for as long as it
+// runs, what [source.Reconciler] does once for one object. A [Feed] supplies the objects,
+// [Statuses] stores their statuses, and Config.Origin returns the origin of each object.
 //
 // # When an object runs
 //
-//   - An object that is new, whose saved status is not that of its document, or
-//     whose artifact is gone from the store, or that needs others, runs at once. One whose saved status is
-//     good runs some time within its interval: a restart asks nothing again, and a
-//     Secret that was rotated meanwhile counts then.
-//   - Then it runs once in each interval, which is longer or shorter by a random part,
-//     Config.Jitter at most. Objects with the same upstream (scheme, host and
-//     path) and interval have the same ticks, so that one answer is enough for those with the same
-//     credentials ([source.Share]); a new one runs at once and then joins them. When there are more
-//     objects than can run at a time, the first interval is shorter, which spreads them.
-//   - It runs at once, or once more after the run under way, when its spec or one
-//     of the annotations reconcile.headgate.dev/requestedAt and
-//     reconcile.fluxcd.io/requestedAt changes, on [Server.Request], when a source that it
-//     needs has another artifact, generation or readiness, and when a Secret that
-//     its last run looked up, whether it was there or not, is another in a new
-//     [Desired]. Any number of requests during a run make one more run.
-//   - After a failure it is tried again after MinRetry, and each time after twice as
-//     long, until MaxRetry or its interval; not before the upstream wants to be asked
-//     ([source.Result].After). If a source that it needs is not ready, it is tried again in
-//     30 s. A stalled object is not tried again before something changes.
-//   - A suspended object does not run, by its spec or by [Server.Suspend]. A run that
-//     is under way ends first. That of an object that is removed is interrupted.
+//   - An object runs at once if it is new, if its saved status does not match its document, if its
+//     artifact is missing from the store, or if it needs other objects. An object whose saved
+//     status is good runs at a random time within its interval: a restart does not check every
+//     origin again, and a Secret that was rotated meanwhile takes effect with that run.
+//   - After that an object runs once per interval, which is lengthened or shortened by a random
+//     part of at most Config.Jitter. Objects with the same upstream (scheme, host and path) and the
+//     same interval run at the same ticks, so that those with the same credentials can share one
+//     answer ([source.Share]). A new object runs at once and joins these ticks afterwards. If there
+//     are more objects than can run at a time, the first interval is shortened at random to spread
+//     them.
+//   - An object runs at once, or once more after the run under way, when its spec or one of the
+//     annotations reconcile.headgate.dev/requestedAt and reconcile.fluxcd.io/requestedAt changes,
+//     on [Server.Request], when the artifact, generation or readiness of a source that it needs
+//     changes, and when a new [Desired] changes a Secret that its last run looked up, even if that
+//     Secret was missing. Any number of requests during a run cause one more run.
+//   - After a failure the server retries after MinRetry, and doubles the delay with each further
+//     failure, up to MaxRetry or the interval. It does not retry before the time that the upstream
+//     asked for ([source.Result].After). If a source that the object needs is not ready, it retries
+//     after 30 s. A stalled object is not retried until something changes.
+//   - A suspended object does not run, whether its spec or [Server.Suspend] suspends it. A run that
+//     is under way ends first. If an object is removed, its run is interrupted.
 //
-// Due times are of the monotonic clock: a date that jumps moves none. [View].Next and
-// [Run].Started are by Config.Now.
+// Due times use the monotonic clock: changes of the system time do not move them. [View].Next and
+// [Run].Started use Config.Now.
 //
-// # In which order
+// # In which order objects run
 //
-// The sources that an object needs go first if they are due or under way; the object is
-// [Blocked] meanwhile, for one run of each that begins when the object is due. Where objects
-// need each other in a circle one demand is left out, as in [source.Order], so that none
-// waits for ever, and all of them are stalled with an error that names the circle. No object
-// is run twice at once.
+// The sources that an object needs run before it if they are due or under way. Meanwhile the object
+// is [Blocked], for at most one run of each source that begins after the object is due. If objects
+// need each other in a circle, one dependency is left out, as in [source.Order], so that none waits
+// forever; all of them are stalled with an error that names the circle. An object never has two
+// runs at the same time.
 //
-// Otherwise the host with the fewest runs under way is next, and within a host the object
-// that is due first. At most Runs reconciliations are under way, PerHost of one host;
-// at most Fetches contents are open, half of them from one host. Waiting for the latter
-// does not count against spec.timeout. No host gets more of either than twice as many as
-// are free, and hosts whose last run failed have half of either together, so that hosts
-// that hang do not hold up the others.
+// Otherwise the host with the fewest runs under way is next, and of that host the object that has
+// been due the longest. At most Runs reconciliations are under way, and PerHost of one host. At
+// most Fetches contents are open, half of them from one host. Waiting for a fetch slot does not
+// count against spec.timeout. Hosts that hang do not hold up the others: a host gets at most twice
+// as many slots of either kind as are free, and the hosts whose last run failed get at most half of
+// them together.
 //
-// # What an object is
+// # Objects and their state
 //
-// Each run works on a copy. [View].Object, which origins find in [source.Sources] too,
-// is the object as it was after its last run, and is never changed. A defect of one
-// object, a panic of its origin included, is its own failure.
+// Each run works on a copy of its object. [View].Object, which origins find in [source.Sources] as
+// well, is the object as its last run left it, and is never modified. A defect in one object, even
+// a panic of its origin, fails only that object.
 //
-// A [source.ExternalArtifact] that no generator makes is never run, nor is a foreign object ([Desired]), which no view
-// and no metric is about. An object whose spec cannot be used is stalled with the reason InvalidSpec and keeps its artifact. An object
-// that is not in the feed any more is [Removed], and gone with its artifacts after Retention; while the feed has
-// defects it is [View].Missing instead, and goes on as it was.
+// The server never runs a [source.ExternalArtifact] that no generator makes, nor a foreign object
+// ([Desired]). A foreign object has neither views nor metrics. An object whose spec is invalid is
+// stalled with the reason InvalidSpec and keeps its artifact. An object that is no longer in the
+// feed is [Removed], and deleted with its artifacts after Retention. While the feed has defects, a
+// missing object is not removed: it is [View].Missing and is kept up to date as before.
 //
-// An event that equals the last one of its object is not emitted again within 5 minutes; the
-// next one has in its metadata how many there were ([RepeatedKey]). Traces all are.
+// An event that equals the previous event of its object is not emitted again within 5 minutes. The
+// metadata of the next event say how many were left out ([RepeatedKey]). Events of severity trace
+// are always emitted.
 //
 // # The store
 //
-// At the start and once a day the server removes artifacts of objects that neither the feed nor
-// the statuses know, and hashes all artifacts, at Config.Scrub bytes a second. An object
-// whose artifact is damaged runs at once; the store does not serve it until then.
+// At the start and once a day the server deletes the artifacts of objects that neither the feed nor
+// the statuses contain, and verifies the digests of all artifacts, reading Config.Scrub bytes per
+// second. An object whose artifact is damaged runs at once; until then the store does not serve the
+// artifact.
 //
-// # The end
+// # Shutdown
 //
-// When the context of [Server.Run] ends, runs are interrupted and record nothing,
-// except those that have stored their artifact: they record that. Run returns when
-// all of its goroutines have ended. An error of the feed ends it in the same way.
+// When the context of [Server.Run] ends, runs are interrupted and record nothing, except for runs
+// that have stored their artifact: they record it. Run returns when all its goroutines have ended.
+// An error of the feed ends Run in the same way.
 //
 // # HTTP
 //
-// [Server.Handler] answers these paths; package api lists those below /api/v1:
+// [Server.Handler] serves these paths; package api lists those below /api/v1:
 //
-//	GET  /KIND/NAMESPACE/NAME/HEX/FILE   an artifact; KIND in lower case, HEX of its digest
-//	GET  /KIND/NAMESPACE/NAME/POINTER    the artifact that is published now, for kinds that have a pointer
+//	GET  /KIND/NAMESPACE/NAME/HEX/FILE   an artifact; KIND in lower case, HEX is its digest
+//	GET  /KIND/NAMESPACE/NAME/POINTER    the current artifact, for kinds that have a pointer
 //	POST /hook/KIND/NAME, /hook/KIND/NAMESPACE/NAME   a webhook: the object is checked at once
-//	GET  /ui/                            the web page; / is redirected to it when a browser asks
-//	GET  /healthz                        200: the process serves
-//	GET  /readyz                         200, or 503 and which part is not ready
-//	GET  /metrics                        in the format of Prometheus
-//	GET  /debug/pprof/                   profiles, where they are switched on
+//	GET  /ui/                            the web page; browsers are redirected to it from /
+//	GET  /healthz                        200: the process is serving
+//	GET  /readyz                         200, or 503 with the parts that are not ready
+//	GET  /metrics                        metrics in the Prometheus format
+//	GET  /debug/pprof/                   profiles, if they are enabled
 //
-// Anything else is 404, a wrong method 405 with the header Allow. HEAD is
-// answered wherever GET is. Repeated slashes in a path count as one.
+// Other paths are answered 404, a wrong method 405 with the header Allow. Every path that answers
+// GET answers HEAD. Repeated slashes in a path count as one.
 //
-// Where callers have to say who they are ([OpenCallers]), lists, streams and counts are of
-// what the caller may read. /healthz, /readyz and the files of the web page are for all
-// callers, artifacts and metrics too where the Config says so. Requests that change something
-// and that a page of another site made a browser send are refused (403). Errors are an
-// [api.Problem] below /api/, and text elsewhere. No answer holds credentials: documents are as
-// [source.Masked] has them, and Secrets are never answered.
+// If callers must authenticate ([OpenCallers]), lists, streams and counts cover the objects that
+// the caller may read. /healthz, /readyz and the files of the web page need no credential;
+// artifacts and metrics need none if the Config says so. A request that changes something is
+// refused with 403 if a page of another site made a browser send it. Errors are an [api.Problem]
+// below /api/, and plain text elsewhere. No answer contains credentials: documents are masked by
+// [source.Masked], and Secrets are never sent.
 //
 // # Webhooks
 //
-// A push makes a source be checked at once.
+// A webhook makes the server check a source as soon as something was pushed to its origin.
 //
-//   - The Secret of an object has the key token. It is the one that the annotation
-//     [HookAnnotation] names in the object's namespace, or else the one of Config.Hooks. It is
-//     looked up for each request, so that a rotated one counts at once. An object with
-//     the annotation whose Secret is missing or has no token cannot be triggered.
-//   - The token proves a request when one of these is right: an HMAC of the body, of at most
-//     1 MiB, in X-Hub-Signature-256, X-Hub-Signature, X-Signature, X-Forgejo-Signature,
-//     X-Gitea-Signature, X-Gogs-Signature or X-Nexus-Webhook-Signature; the token itself
-//     in X-Gitlab-Token, in Authorization (alone, as bearer token or as
-//     password) or in the parameter token of the URL. Comparisons take the same time
-//     whatever differs. HMAC-SHA1 counts for Nexus only, which has no other.
-//   - Without a Secret a token of the server that allows changes is asked for, or nothing where callers need not say who they are.
-//   - All other callers are answered 401 with the same words, whether the object exists or
-//     not. Only callers whose token of the server lets them change an object are told, by 404, that it
-//     does not exist.
-//   - A proven call asks for a check, whatever its body says, and is answered 202; a ping of
-//     GitHub and Bitbucket is answered 200. Of calls that are repeated one at most waits for
-//     the check under way.
+//   - The token of a webhook is in the key token of a Secret: the Secret that the annotation
+//     [HookAnnotation] names in the namespace of the object, or else the one of Config.Hooks. The
+//     server looks it up for each request, so a rotated token takes effect at once. An object with
+//     the annotation cannot be triggered if its Secret or the token is missing.
+//   - A request proves knowledge of the token by an HMAC of its body of at most 1 MiB, in
+//     X-Hub-Signature-256, X-Hub-Signature, X-Signature, X-Forgejo-Signature, X-Gitea-Signature,
+//     X-Gogs-Signature or X-Nexus-Webhook-Signature, or by the token itself, in X-Gitlab-Token, in
+//     Authorization (alone, as bearer token or as password) or in the URL parameter token. One
+//     valid proof is enough. Comparisons take constant time. HMAC-SHA1 is accepted for Nexus only,
+//     which offers nothing else.
+//   - Without such a Secret the caller needs a token of the server that allows changes, or nothing
+//     if callers need not authenticate.
+//   - All other callers get the same 401 whether the object exists or not. Only a caller whose
+//     token of the server allows it to change the object gets a 404 if the object does not exist.
+//   - A proven request asks for a check, whatever its body contains, and is answered 202. A ping of
+//     GitHub or Bitbucket is answered 200. At most one check waits for the one under way, however
+//     often the webhook is called.
 package serve
 
 import (
@@ -138,26 +141,26 @@ import (
 	"github.com/headgate-io/headgate/source/serve/notify"
 )
 
-// A Desired is which objects there are to be. It is not changed once it was handed over.
+// A Desired is the set of objects that a server keeps up to date. A feed does not modify it after passing it on.
 type Desired struct {
 	Objects []source.Object // valid, with defaults
 	// Invalid are further objects, whose specs cannot be used: they keep their artifacts, and are stalled with
-	// the reason InvalidSpec. An object that is in Objects too counts as it is there.
+	// the reason InvalidSpec. If an object is in Objects as well, that entry takes precedence.
 	Invalid []source.Invalid
-	// Foreign reports whether another program keeps an object up to date, as is the case for an ExternalArtifact that
-	// no generator makes: others are made of it, it is not run, and neither its status nor files of it in the store are touched. Nil: none is.
+	// Foreign reports whether another program keeps an object up to date, such as an ExternalArtifact that no
+	// generator makes. Other objects may use a foreign object, but the server neither runs it nor touches its
+	// status or its files in the store. Nil means that no object is foreign.
 	Foreign func(source.Reference) bool
-	Secrets source.Secrets // for them; looked up anew for each Desired
-	// Watched says that the feed tells of each Secret that changed by [Server.SecretChanged]: Secrets are
-	// not looked up anew for this Desired.
+	Secrets source.Secrets // of the objects; looked up anew for each Desired
+	// Watched says that the feed reports each changed Secret by [Server.SecretChanged], so that the server does
+	// not look up the Secrets anew for this Desired.
 	Watched bool
-	// Defects says what is wrong with documents that are not among Objects. As
-	// long as there are defects no object is removed: what is missing
-	// may be in a document that cannot be read just now.
+	// Defects are the errors of documents that are not among Objects. As long as there are defects,
+	// the server removes no object: a missing object may be in a document that cannot be read at the moment.
 	Defects []error
 }
 
-// all returns the objects of d, and why the spec of some cannot be used.
+// all returns the objects of d, each with the reason why its spec cannot be used, or nil.
 func (d Desired) all() iter.Seq2[source.Object, error] {
 	return func(yield func(source.Object, error) bool) {
 		for _, obj := range d.Objects {
@@ -176,24 +179,24 @@ func (d Desired) all() iter.Seq2[source.Object, error] {
 // foreign reports whether another program keeps an object up to date.
 func (d Desired) foreign(ref source.Reference) bool { return d.Foreign != nil && d.Foreign(ref) }
 
-// A Feed says which objects there are to be.
+// A Feed supplies the objects that a server keeps up to date.
 type Feed interface {
-	// Follow calls set with what there is, and again after each change of it or
-	// of the Secrets, until ctx ends: then it returns nil. An error ends the [Server].
+	// Follow calls set with the current objects, and again after each change of the objects or their
+	// Secrets, until ctx ends. Then it returns nil. An error ends [Server.Run].
 	Follow(ctx context.Context, set func(Desired)) error
 }
 
-// Statuses is where statuses live. [source.Ledger] keeps them in a directory, and its methods
-// say what each has to do. The status of an object and the state that its kind remembers may
-// live in different places.
+// Statuses stores the statuses of objects. [source.Ledger] stores them in a directory; the comments of its
+// methods are the contract of these. An implementation may store the status of an object and the state
+// of its kind in different places.
 type Statuses interface {
 	Load(context.Context, source.Object) (source.State, error)
 	Save(context.Context, source.Object, source.State) error
 	Object(source.Reference) (source.Object, error) // the document as it was saved last
-	References() ([]source.Reference, error)        // of all that is saved
-	Remove(source.Reference) error                  // all of an object, its suspension too
+	References() ([]source.Reference, error)        // of all saved objects
+	Remove(source.Reference) error                  // everything about an object, including its suspension
 
-	Removed() (map[source.Reference]time.Time, error) // since when objects are not in the feed
+	Removed() (map[source.Reference]time.Time, error) // when objects were removed from the feed
 	SetRemoved(source.Reference, time.Time) error
 
 	Suspension(source.Reference) (*source.Suspension, error)
@@ -201,46 +204,46 @@ type Statuses interface {
 	Resume(source.Reference) error // the error wraps fs.ErrNotExist for an object that is not suspended
 }
 
-// A Config says what a [Server] does. Feed, Statuses, Store and Origin are required.
+// A Config configures a [Server]. Feed, Statuses, Store and Origin are required.
 type Config struct {
 	Feed     Feed
 	Statuses Statuses
 	Store    *artifact.Store
-	// Origin returns the origin of an object. Its error is for an object of a kind it does not know.
+	// Origin returns the origin of an object, or an error for an object of an unknown kind.
 	Origin func(source.Object, source.Env) (source.Origin, error)
-	// Artifacts fetches the artifacts of foreign objects and ExternalArtifacts; default one with the limits of Env.
+	// Artifacts fetches the artifacts of foreign objects and ExternalArtifacts; default: a client with the limits of Env.
 	Artifacts *artifact.Client
-	// Env is what origins get; Sources, Secrets, Share, Since and Archives are the server's, and so are Reuse,
-	// Cache and Limits.Temp where they are not set.
+	// Env is passed to origins. The server sets Sources, Secrets, Share, Since and Archives, and sets Reuse,
+	// Cache and Limits.Temp if they are empty.
 	Env source.Env
 
-	Runs    int // reconciliations at a time, besides those that take long; default 256
-	PerHost int // of them with one upstream host; default 16
-	Fetches int // contents that are fetched and packed at a time, half of them from one host at most; default 2 for each CPU
+	Runs    int // maximum number of reconciliations at a time; default 256
+	PerHost int // the same for one upstream host; default 16
+	Fetches int // maximum number of contents fetched and packed at a time, at most half of them from one host; default 2 per CPU
 
-	Jitter    float64       // of intervals and retries, a part of them; default 0.05, negative for none
-	MinRetry  time.Duration // after the first failure; default 750ms
-	MaxRetry  time.Duration // the longest between two attempts; default 15m, and never longer than the interval of the object
-	Retention time.Duration // for which what is removed keeps its artifacts; default 1h
+	Jitter    float64       // fraction by which intervals and retry delays vary; default 0.05, negative for none
+	MinRetry  time.Duration // delay after the first failure; default 750ms
+	MaxRetry  time.Duration // maximum delay of a retry, which is never longer than the interval of the object; default 15m
+	Retention time.Duration // how long a removed object keeps its artifacts; default 1h
 	Apart     bool          // objects with the same upstream do not share answers
-	Scrub     int64         // bytes of artifacts hashed again in a second, on average; default 32 MiB, negative for none
+	Scrub     int64         // bytes of stored artifacts verified per second, on average; default 32 MiB, negative for none
 
 	Journal  *journal.Journal // keeps events; nil for none
-	Notify   notify.Config    // receivers of events; its Secrets are the feed's where they are nil
-	Callers  *Callers         // who may do what; nil lets all callers do everything
-	BaseURL  string           // by which callers know the server; "" for the address of the request
-	Hooks    string           // name of the Secret of webhooks of objects that name none; "" for none
+	Notify   notify.Config    // receivers of events; if its Secrets are nil, those of the feed are used
+	Callers  *Callers         // permissions of callers; nil lets all callers do everything
+	BaseURL  string           // public URL of the server; "" for the address of the request
+	Hooks    string           // name of the webhook Secret for objects that name none; "" for none
 	Log      *slog.Logger     // nil for none
-	Profiles bool             // /debug/pprof/ is there, for callers that may debug
+	Profiles bool             // serve /debug/pprof/ to callers that may debug
 
-	OpenArtifacts bool // artifacts need no credential although callers have to say who they are
-	OpenMetrics   bool // nor do metrics
+	OpenArtifacts bool // serve artifacts without a credential even if callers must authenticate
+	OpenMetrics   bool // the same for metrics
 
-	Keepalive time.Duration      // between comments of an idle stream; default 15s
-	Grace     time.Duration      // for events that wait when the server ends; default 30s
-	Now       func() time.Time   // wall-clock time, for what people read; default time.Now
-	Emit      func(source.Event) // is told of events as well; several goroutines may call it at once
-	Observe   func(Run)          // is told of each run that ended, before its view changes; several goroutines may call it at once
+	Keepalive time.Duration      // time between comments on an idle stream; default 15s
+	Grace     time.Duration      // time for pending events when the server ends; default 30s
+	Now       func() time.Time   // wall-clock time, shown to people; default time.Now
+	Emit      func(source.Event) // called with each event, possibly by several goroutines at once; nil for none
+	Observe   func(Run)          // called with each ended run before its view changes, possibly by several goroutines at once; nil for none
 }
 
 // A Server keeps sources up to date and serves them.
@@ -254,8 +257,8 @@ type Server struct {
 	share    source.Share
 	reuse    source.Connections
 	archives source.Archives
-	seed     maphash.Seed    // of ticks
-	began    time.Time       // of the clock, by its monotonic part
+	seed     maphash.Seed    // for the jitter of ticks
+	began    time.Time       // start of the clock; only its monotonic part is used
 	started  time.Time       // the same by Config.Now
 	ready    chan struct{}   // closed when the feed was read and the saved statuses are restored
 	ctx      context.Context // ends with that of Run: runs and streams end
@@ -263,10 +266,10 @@ type Server struct {
 	ran      atomic.Bool   // Run was called
 	ended    chan struct{} // closed when Run has ended
 
-	setting sync.Mutex // one Desired, suspension or removal after the other; taken before mu
-	listed  bool       // all statuses were, for a Desired without defects
+	setting sync.Mutex // serializes Desireds, suspensions and removals; locked before mu
+	listed  bool       // the saved statuses were listed for a Desired without defects
 
-	mu      sync.Mutex     // guards all that follows, and entries
+	mu      sync.Mutex     // guards the fields below, and the entries
 	work    sync.WaitGroup // all goroutines
 	serial  uint64         // of the last Desired
 	version uint64         // of the last view that changed
@@ -275,17 +278,17 @@ type Server struct {
 	rotated uint64 // how often Secrets may have changed
 	objects int    // of the last Desired
 	defects []error
-	foreign func(source.Reference) bool // as the last Desired has it
+	foreign func(source.Reference) bool // of the last Desired
 	entries map[source.Reference]*entry
 	sorted  []*entry                  // replaced and never changed
-	pending []*entry                  // due, for dispatch
-	ticks   map[tickKey]time.Duration // the first of them
+	pending []*entry                  // due; dispatch handles them
+	ticks   map[tickKey]time.Duration // the first tick of each key
 	failed  map[string]bool           // hosts whose last run failed
 	runs    slots
 	fetches slots
 }
 
-// New returns a server that does nothing yet. The error says which receiver of events is wrong.
+// New returns a server, which does nothing before [Server.Run]. The error reports invalid receivers of events.
 func New(c Config) (*Server, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -339,9 +342,9 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Run keeps the objects up to date until ctx ends, then ends what is under way
-// and returns nil when all has ended. It may be called once. The error is the feed's, or that of
-// statuses that cannot be listed at the start.
+// Run keeps the objects up to date until parent ends. Then it interrupts the runs under way, waits for
+// all its goroutines, and returns nil. It may be called only once. Run fails if the feed fails, or if
+// the saved statuses cannot be listed at the start.
 func (s *Server) Run(parent context.Context) error {
 	if s.ran.Swap(true) {
 		return errors.New("the server was run before")
@@ -385,17 +388,17 @@ func (s *Server) Run(parent context.Context) error {
 	return context.Cause(s.ctx)
 }
 
-// clock returns how long the server has been there: it does not know the date.
+// clock returns the time since New by the monotonic clock, which changes of the system time do not affect.
 func (s *Server) clock() time.Duration { return time.Since(s.began) }
 
-// Defects returns what is wrong with the documents of the feed now.
+// Defects returns the current errors of the documents of the feed.
 func (s *Server) Defects() []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.defects)
 }
 
-// Ready reports whether the feed was read and the saved statuses are restored.
+// Ready reports whether the feed has been read and the saved statuses have been restored.
 func (s *Server) Ready() bool {
 	select {
 	case <-s.ready:

@@ -28,8 +28,8 @@ const (
 	verificationFailed = "ArtifactVerificationFailed"
 )
 
-// set applies d: new objects get what is saved of them, missing ones are removed. The error, which is of the first d
-// alone, says that the statuses cannot be listed.
+// set applies d: it restores the saved state of new objects, and removes missing objects. It fails only for the first
+// d, if the statuses cannot be listed.
 func (s *Server) set(d Desired) error {
 	if d.Secrets == nil {
 		d.Secrets = source.Chain()
@@ -42,7 +42,7 @@ func (s *Server) set(d Desired) error {
 	}
 	s.listed = s.listed || len(d.Defects) == 0
 	all, since := s.desire(d, fresh)
-	s.each(maps.Keys(since), func(e *entry) { // what fails is tried again with the next Desired
+	s.each(maps.Keys(since), func(e *entry) { // failures are retried with the next Desired
 		err := s.config.Statuses.SetRemoved(e.ref, since[e])
 		if s.tell(e.ref, removalFailed, err); err == nil {
 			e.marked = since[e]
@@ -55,9 +55,9 @@ func (s *Server) set(d Desired) error {
 	return nil
 }
 
-// restore returns entries of the objects of d that are new, and, until a Desired had no defects, of those
-// that are saved and in no document. What cannot be read counts as not saved, and is not forgotten while
-// there are defects. The error is that of statuses which cannot be listed at the start: suspensions would be unknown.
+// restore returns entries for the new objects of d. Until a Desired had no defects, it also returns entries for saved
+// objects without a document. Those whose saved document cannot be read are left out while there are defects, so that
+// they are not removed. restore fails if the statuses cannot be listed at the start, because suspensions would be unknown.
 func (s *Server) restore(d Desired) (map[source.Reference]*entry, error) {
 	fresh := make(map[source.Reference]*entry)
 	s.mu.Lock()
@@ -98,8 +98,8 @@ func (s *Server) restore(d Desired) (map[source.Reference]*entry, error) {
 	return fresh, nil
 }
 
-// restoreOne reads what is saved of one object, and leaves its document nil if there is none that can be
-// read. The first run of one that has a document tells of a status that cannot be read.
+// restoreOne reads the saved state of one object. If the entry has no document and the saved one cannot be read, its
+// document stays nil. A status that cannot be read is not reported here: the first run of the object reports it.
 func (s *Server) restoreOne(e *entry) {
 	var err error
 	e.hold, err = s.config.Statuses.Suspension(e.ref)
@@ -128,8 +128,8 @@ func (s *Server) restoreOne(e *entry) {
 	}
 }
 
-// inherited returns the suspension of the generator, which becomes that of what it makes, of
-// an object that was never run.
+// inherited returns the suspension of a generator for an object ref that it makes, and saves it for ref, if ref has
+// never run.
 func (s *Server) inherited(ref source.Reference, generator *source.ExternalSourceReference) (*source.Suspension, error) {
 	if _, err := s.config.Statuses.Object(ref); !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -141,8 +141,8 @@ func (s *Server) inherited(ref source.Reference, generator *source.ExternalSourc
 	return hold, err
 }
 
-// settled reports whether the status of obj says that nothing is to be done
-// before its interval is over.
+// settled reports whether obj is ready, and its status matches its generation and request, so that it need
+// not run before its next tick.
 func settled(obj source.Object) bool {
 	status, head := obj.Common(), obj.Head()
 	return status.Condition(source.ReadyCondition).Status == "True" &&
@@ -150,7 +150,7 @@ func settled(obj source.Object) bool {
 		(source.RequestedAt(obj) == "" || source.RequestedAt(obj) == status.LastHandledReconcileAt)
 }
 
-// each calls do with entries, several at a time, until the server ends.
+// each calls do with each entry, several at a time, and waits for the calls. It stops early when the server ends.
 func (s *Server) each(entries iter.Seq[*entry], do func(*entry)) {
 	var group errgroup.Group
 	group.SetLimit(2 * runtime.GOMAXPROCS(0))
@@ -163,8 +163,8 @@ func (s *Server) each(entries iter.Seq[*entry], do func(*entry)) {
 	group.Wait()
 }
 
-// desire updates the entries to d; the server is ready after the first. It returns all entries, and those whose removal
-// is not saved as it is now: since when they are removed, the zero time for those that came back.
+// desire updates the entries to d; the server is ready after the first call. It returns all entries, and the removal
+// times that differ from the saved ones: the zero time for an entry that came back.
 func (s *Server) desire(d Desired, fresh map[source.Reference]*entry) (all []*entry, since map[*entry]time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +181,7 @@ func (s *Server) desire(d Desired, fresh map[source.Reference]*entry) (all []*en
 		s.changed(e)
 	}
 	for doc, invalid := range d.all() {
-		if e := s.entries[source.ReferenceTo(doc)]; e.serial != s.serial { // of several documents the first counts
+		if e := s.entries[source.ReferenceTo(doc)]; e.serial != s.serial { // the first document of an object takes precedence
 			s.update(e, doc, invalid, d.foreign(e.ref))
 		}
 	}
@@ -215,8 +215,8 @@ func (s *Server) desire(d Desired, fresh map[source.Reference]*entry) (all []*en
 	return s.sorted, since
 }
 
-// settle updates order, inputs and upstreams of all entries, and plans the first runs of new ones: at once, or at the next
-// tick if the saved status is good.
+// settle updates order, inputs and upstreams of all entries, and plans the first runs of new entries: at once, or at the
+// next tick if the saved status is good.
 func (s *Server) settle(fresh map[source.Reference]*entry) {
 	s.sorted = slices.SortedFunc(maps.Values(s.entries), compare)
 	s.link()
@@ -233,7 +233,7 @@ func (s *Server) settle(fresh map[source.Reference]*entry) {
 		case e.external() || e.suspended():
 		case e.trigger != "":
 			s.enqueue(e, e.trigger, s.clock())
-		case len(e.before) > 0: // another artifact of these may have been stored before the end
+		case len(e.before) > 0: // an input may have stored an artifact just before the previous process ended
 			s.enqueue(e, Input, s.clock())
 		case e.obj.Interval() > 0:
 			s.plan(e, Tick, s.tick(e, s.clock()))
@@ -244,7 +244,7 @@ func (s *Server) settle(fresh map[source.Reference]*entry) {
 	}
 }
 
-// update gives an entry the document that the feed has now.
+// update gives an entry the current document of the feed, and enqueues it if that requires a run.
 func (s *Server) update(e *entry, doc source.Object, invalid error, foreign bool) {
 	missing, removed := e.serial != s.serial-1, e.removed != nil
 	e.serial = s.serial
@@ -277,8 +277,8 @@ func (s *Server) interrupt(e *entry, why string) {
 	}
 }
 
-// remove ends the work on an object that is not in the feed any more. Its
-// artifacts go after their retention, which counts on over restarts.
+// remove marks an object that is no longer in the feed as removed and interrupts its run. Its artifacts are deleted
+// after the retention, which continues over restarts.
 func (s *Server) remove(e *entry) {
 	since, now := e.marked, s.config.Now()
 	if since.IsZero() {
@@ -293,8 +293,7 @@ func (s *Server) remove(e *entry) {
 	s.changed(e)
 }
 
-// retire removes what is left of an object whose retention is over. What fails is
-// tried again in a minute.
+// retire deletes a removed object whose retention is over. After an error it retries in a minute.
 func (s *Server) retire(e *entry, removed *removal) {
 	err := s.erase(e, removed)
 	s.mu.Lock()
@@ -310,10 +309,9 @@ func (s *Server) retire(e *entry, removed *removal) {
 	}
 }
 
-// erase removes artifacts, status, state and suspension of a removed object, and
-// then the object itself, unless it has come back. No Desired and no suspension
-// comes in between: an object comes back with all that it had or with nothing. The
-// status goes first: it never names an artifact that is not there.
+// erase deletes artifacts, status, state and suspension of a removed object, and then the object itself,
+// unless it has come back. It locks out Desireds and suspensions, so that an object comes back with all its
+// state or with none. It deletes the status first, so that no status names an artifact that does not exist.
 func (s *Server) erase(e *entry, removed *removal) (err error) {
 	dir := directory(e.ref)
 	unlock, err := s.config.Store.Lock(s.ctx, dir)
@@ -321,7 +319,7 @@ func (s *Server) erase(e *entry, removed *removal) (err error) {
 		return err
 	}
 	defer unlock()
-	s.setting.Lock() // so that nothing else writes e.removed, e.hold and e.obj
+	s.setting.Lock() // so that no other goroutine writes e.removed, e.hold and e.obj
 	defer s.setting.Unlock()
 	if e.removed != removed {
 		return nil
@@ -330,14 +328,14 @@ func (s *Server) erase(e *entry, removed *removal) (err error) {
 	if err = s.config.Statuses.Remove(e.ref); err == nil {
 		err = s.config.Store.Remove(dir)
 	}
-	if err != nil { // its status, and its suspension as far as that is not saved, may be gone
+	if err != nil { // the status may be deleted, and the suspension too
 		hold, _ = s.config.Statuses.Suspension(e.ref)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if removed.done = err == nil; removed.done {
 		delete(s.entries, e.ref)
-		delete(s.ticks, e.tickKey()) // others with the same upstream begin new ones
+		delete(s.ticks, e.tickKey()) // other objects with this key start new ticks
 		s.sorted = slices.DeleteFunc(slices.Clone(s.sorted), func(other *entry) bool { return other == e })
 	} else {
 		e.hold = hold
@@ -355,7 +353,7 @@ func directory(ref source.Reference) string {
 // scrubEvery is the time between two rounds of the scrub.
 const scrubEvery = 24 * time.Hour
 
-// scrub keeps the store in order until the server ends.
+// scrub tidies the store and verifies its artifacts, at once and then every day, until the server ends.
 func (s *Server) scrub() {
 	for wait := time.Duration(0); retry.Sleep(s.ctx, wait) == nil; wait = scrubEvery {
 		if err := s.tidy(); s.ctx.Err() == nil {
@@ -365,7 +363,7 @@ func (s *Server) scrub() {
 			continue
 		}
 		views := s.Views()
-		rand.Shuffle(len(views), func(i, j int) { views[i], views[j] = views[j], views[i] }) // else short lives would hash the same artifacts
+		rand.Shuffle(len(views), func(i, j int) { views[i], views[j] = views[j], views[i] }) // so that a server that is restarted often does not verify the same artifacts each time
 		for _, v := range views {
 			if a := v.Object.Artifact(); a != nil && !source.External(v.Object) {
 				s.verify(source.ReferenceTo(v.Object), *a)
@@ -378,16 +376,16 @@ func (s *Server) scrub() {
 	}
 }
 
-// verify hashes the artifact of an object, and has the object run if it is damaged.
+// verify checks the digest of the artifact of an object, and enqueues the object if the artifact is damaged.
 func (s *Server) verify(ref source.Reference, a artifact.Artifact) {
 	err := s.config.Store.Verify(s.ctx, a)
 	if !damaged(err) {
 		return
 	}
-	missing := errors.Is(err, fs.ErrNotExist) // no client was served anything wrong
+	missing := errors.Is(err, fs.ErrNotExist) // not reported: no client got wrong content
 	s.mu.Lock()
 	e := s.entries[ref]
-	if e == nil || e.obj.Artifact() == nil || e.obj.Artifact().Path != a.Path || missing && e.state == running { // it is replaced
+	if e == nil || e.obj.Artifact() == nil || e.obj.Artifact().Path != a.Path || missing && e.state == running { // it was, or is being, replaced
 		s.mu.Unlock()
 		return
 	}
@@ -399,21 +397,21 @@ func (s *Server) verify(ref source.Reference, a artifact.Artifact) {
 	}
 }
 
-// damaged reports whether an artifact is not what it was, or not there.
+// damaged reports whether err says that an artifact is corrupt or missing.
 func damaged(err error) bool {
 	_, corrupt := errors.AsType[*artifact.DigestError](err)
 	return corrupt || errors.Is(err, fs.ErrNotExist)
 }
 
-// tidy removes what killed processes left in the store, and the artifacts of
-// objects that neither the feed nor the statuses know.
+// tidy deletes files that killed processes left in the store, and the artifacts of objects that neither the feed nor
+// the statuses contain.
 func (s *Server) tidy() error {
 	if _, err := s.config.Store.Sweep(s.ctx); err != nil {
 		return err
 	}
 	refs, err := s.config.Statuses.References()
 	if err != nil {
-		return nil // what is saved is unknown now
+		return nil // without the saved objects nothing can be deleted
 	}
 	saved := make(map[source.Reference]bool)
 	for _, ref := range refs {
@@ -421,14 +419,14 @@ func (s *Server) tidy() error {
 	}
 	_, err = s.config.Store.GC(s.ctx, artifact.GCConfig{Keep: func(a artifact.Artifact) bool {
 		ref, err := source.ParseReference(path.Dir(path.Dir(a.Path)))
-		s.mu.Lock() // the store holds the lock of the directory: no run is about to save the object
+		s.mu.Lock() // the store holds the lock of the directory, so no run is about to save the object
 		defer s.mu.Unlock()
 		return err == nil && (saved[ref] || s.entries[ref] != nil || s.foreign(ref))
 	}})
 	return err
 }
 
-// latest is the Secrets of the newest Desired.
+// latest looks up Secrets in the newest Desired.
 type latest struct{ *Server }
 
 func (l latest) now() source.Secrets {

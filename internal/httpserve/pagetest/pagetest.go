@@ -1,4 +1,4 @@
-// Package pagetest checks what every web page of headgate's servers keeps to.
+// Package pagetest checks the rules for the web pages of headgate's servers.
 package pagetest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Serve returns the answer of a handler to a request with the header fields NAME, VALUE, …
+// Serve returns the answer of a handler to a request with the header fields NAME, VALUE, ….
 func Serve(handler http.Handler, method, target string, header ...string) *http.Response {
 	r := httptest.NewRequest(method, target, nil)
 	for i := 0; i < len(header); i += 2 {
@@ -31,10 +31,9 @@ func Body(t *testing.T, r *http.Response) string {
 	return string(b)
 }
 
-// Run checks how a page is served, and what its files are: all that are named
-// are there, and they have nothing that the policy forbids, nothing of other
-// origins, no address that a prefix would break, and no way from text to
-// markup. It returns the files that the page is made of by their names.
+// Run checks how a page is served, and its files: all referenced files exist, and they contain nothing
+// that the content security policy forbids, nothing from other origins, no URL that a path prefix would
+// break, and no conversion of text to markup. It returns the content of the files by name.
 func Run(t *testing.T, handler http.Handler) map[string]string {
 	t.Helper()
 	t.Run("answers", func(t *testing.T) { answers(t, handler) })
@@ -45,7 +44,7 @@ func Run(t *testing.T, handler http.Handler) map[string]string {
 	return files
 }
 
-// Size returns how many bytes the files have.
+// Size returns the total size of the files in bytes.
 func Size(files map[string]string) (bytes int) {
 	for _, text := range files {
 		bytes += len(text)
@@ -65,7 +64,7 @@ func answers(t *testing.T, handler http.Handler) {
 		{"GET", "/ui/style.css", 200, "text/css; charset=utf-8"},
 		{"GET", "/ui/icon.svg", 200, "image/svg+xml"},
 		{"GET", "/ui", 308, ""},
-		{"GET", "/ui/index.html", 404, ""}, // one address for one page
+		{"GET", "/ui/index.html", 404, ""}, // the page has only one URL
 		{"GET", "/ui/nothing.js", 404, ""},
 		{"GET", "/ui/../web.go", 404, ""},
 		{"GET", "/ui//app.js", 404, ""},
@@ -126,8 +125,7 @@ func protected(t *testing.T, header http.Header) {
 	}
 }
 
-// redirect checks that a path prefix that was removed before the handler saw
-// the request is kept.
+// redirect checks that a redirect keeps a path prefix that was removed from the request before the handler saw it.
 func redirect(t *testing.T, handler http.Handler) {
 	if got := Serve(handler, "GET", "/ui").Header.Get("Location"); got != "ui/" {
 		t.Errorf("Location %q", got)
@@ -148,7 +146,7 @@ func caching(t *testing.T, handler http.Handler) {
 	}
 }
 
-// collect returns the files that a page is made of, as it names them.
+// collect returns the files of a page by name, following the references between them.
 func collect(t *testing.T, handler http.Handler) map[string]string {
 	t.Helper()
 	named := regexp.MustCompile(`(?:src|href|from|import) ?=? ?"(?:\./)?([a-z]+\.[a-z]+)"`)

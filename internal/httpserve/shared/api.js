@@ -1,11 +1,10 @@
-// The HTTP API of the server. Its address is relative to this file, so that a
-// path prefix stays.
+// The client of the HTTP API of the server. Its URL is relative to this file, which keeps a path prefix.
 
 import { learnClock } from "./words.js";
 
 const root = new URL("../api/v1/", import.meta.url);
 
-// A Problem is an answer that is an error; status 0 is no answer at all.
+// A Problem is an error answer; status 0 means that there was no answer.
 export class Problem extends Error {
   constructor(status, reason = "") {
     super(reason || `status ${status}`);
@@ -14,13 +13,13 @@ export class Problem extends Error {
   }
 }
 
-// path joins segments, each escaped. URLs cannot express those that are only dots.
+// path escapes and joins segments. URLs cannot contain segments that consist only of dots.
 export function path(...segments) {
   if (segments.some((s) => /^\.\.?$/.test(s))) throw new Problem(400, "a name of dots alone has no address");
   return segments.map(encodeURIComponent).join("/");
 }
 
-// address is a URL of the API as text, with those query parameters that are set.
+// address returns a URL of the API as text, with the query parameters that are set.
 export function address(target, query = {}) {
   const url = new URL(target, root);
   for (const [name, value] of Object.entries(query)) if (value) url.searchParams.set(name, value);
@@ -69,8 +68,7 @@ export const read = (target, query) => call("GET", target, { query });
 export const post = (target, body = {}) => call("POST", target, { body });
 export const remove = (target) => call("DELETE", target);
 
-// text yields what a stream has, as it comes. Silence for that many
-// milliseconds ends it as a problem.
+// text yields the text of a stream as it arrives. It throws a Problem if nothing arrives for silence milliseconds.
 export async function* text(response, silence) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   try {
@@ -88,7 +86,7 @@ export async function* text(response, silence) {
   }
 }
 
-// watch yields changes as they are made, after one null when the stream is open.
+// watch yields null when the stream is open, and then each change.
 export async function* watch(signal) {
   const response = await send("GET", address("watch"), { signal, accept: "text/event-stream" });
   yield null;

@@ -1,9 +1,8 @@
-// Dialogs that ask before something is done. Escape closes them, and the focus
-// goes back to where it was.
+// Dialogs that ask for confirmation. Escape closes them, and the focus returns to the previous element.
 
 import { alertLine, button, h, report } from "./dom.js";
 
-// field is a labelled control, with a hint below.
+// field returns a labelled control, with a hint below.
 let serial = 0;
 export function field(label, control, hint) {
   const id = `field-${++serial}`;
@@ -15,7 +14,7 @@ export function field(label, control, hint) {
     control);
 }
 
-// choice is a group of radio buttons; options are [value, label, hint].
+// choice returns a group of radio buttons; options are [value, label, hint].
 export function choice(legend, name, options) {
   return h("fieldset", null, h("legend", null, legend), options.map(([value, label, hint], i) => {
     const id = `field-${++serial}`;
@@ -25,13 +24,13 @@ export function choice(legend, name, options) {
   }));
 }
 
-// select is a drop-down list; options are [value, label].
+// select returns a drop-down list; options are [value, label].
 export const select = (name, options, value = "") =>
   h("select", { name }, options.map(([v, label]) => h("option", { value: v, selected: v === value }, label)));
 
-// ask shows a dialog. act does what was confirmed with the values of the
-// fields; its error is shown, and the dialog stays. The promise is for whether
-// it was done. watch is called with a function that forbids the confirmation.
+// ask shows a dialog. When the user confirms, act is called with the values of the fields; if it fails, its
+// error is shown and the dialog stays open. The promise resolves to whether act succeeded. watch is called
+// with a function that disables the confirmation.
 export function ask({ title, content, confirm, danger, act, refuge, watch }) {
   return new Promise((resolve) => {
     const problem = alertLine();

@@ -1,9 +1,9 @@
-// Making and updating elements. Text is only ever set as text.
+// Functions that create and update elements. Text is never interpreted as markup.
 
 import { exact, inline, since, trouble, when } from "./words.js";
 
-// h makes an element. A property on… is a listener, true an empty attribute,
-// and false, null or undefined none.
+// h creates an element. A property on… adds a listener, the value true an empty attribute, and false, null or
+// undefined no attribute.
 export function h(tag, properties, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(properties ?? {})) {
@@ -17,15 +17,15 @@ export function h(tag, properties, ...children) {
 
 export const button = (text, onclick, more) => h("button", { type: "button", onclick, ...more }, text);
 
-// breakable is text whose URLs break after a slash, unless it is so long that there could be very many.
+// breakable lets the URLs in a text wrap after each slash. It leaves long texts alone, which could have very many slashes.
 export const breakable = (text) => (text.length < 2000 && text.includes("://") ? text.split(/(?<=[^/]\/)(?!\/)/) : [text]).map((part, i) => [i > 0 && h("wbr"), part]);
 
-// remote is text of others: its control characters are shown, and its direction stays its own.
+// remote shows untrusted text: control characters become visible, and its direction does not affect its surroundings.
 export const remote = (text, kind = "") => h("bdi", { class: kind || null }, breakable(inline(text ?? "")));
 
 export const optional = (text) => (text ? remote(text) : "");
 
-// Times that are worded relative to now; tick brings them up to date.
+// Texts of times relative to now; tick updates them.
 const wordings = { when, since };
 const clock = (how) => (time) => h("time", { datetime: time, title: exact(time), "data-tick": how }, wordings[how](time));
 export const ago = clock("when");
@@ -38,14 +38,14 @@ export function tick() {
   }
 }
 
-// facts is a list of terms and what they are; those without a value are left out.
+// facts returns a list of terms and values; terms without a value are left out.
 export const facts = (pairs) =>
   h("dl", { class: "facts" }, pairs.filter(([, value]) => value || value === 0)
     .map(([term, value]) => h("div", null, h("dt", null, term), h("dd", null, value))));
 
 export const badge = (text, kind) => h("span", { class: `badge ${kind}` }, text);
 
-// section is a part of a view with its heading, a line for problems, and content.
+// section returns a part of a view with a heading, a line for problems, and content.
 export function section(level, title, ...content) {
   const problem = alertLine();
   const heading = h(level, { tabindex: "-1" }, title);
@@ -53,7 +53,7 @@ export function section(level, title, ...content) {
   return { node, heading, problem };
 }
 
-// alertLine is a line for problems; report shows an error in one, or hides it.
+// alertLine returns a line for problems; report shows an error in it, or hides it.
 export const alertLine = () => h("p", { class: "problem", role: "alert", hidden: true });
 export function report(line, error) {
   line.hidden = !error;
@@ -63,8 +63,8 @@ export function report(line, error) {
 const versions = new WeakMap();
 const version = (item) => JSON.stringify(item, (name, value) => (name === "last" ? undefined : value));
 
-// sync makes the children of parent those that render returns for items. A child
-// whose item is unchanged stays; the focus stays where it was, or goes to refuge.
+// sync replaces the children of parent by the elements that render returns for items. It keeps the element of an
+// unchanged item. The focus stays where it was, or moves to refuge.
 export function sync(parent, items, keyOf, render, refuge) {
   const focused = document.activeElement;
   const inside = parent.contains(focused);
@@ -97,9 +97,8 @@ export function sync(parent, items, keyOf, render, refuge) {
   (again ?? refuge)?.focus();
 }
 
-// A listing is a section with a table of items, whose rows have the cells that
-// cells returns; the first names the row. The roles stay when narrow screens
-// show rows as blocks.
+// listing returns a section with a table of items. Each row has the cells that cells returns; the first one is
+// the row header. Explicit roles remain when narrow screens show rows as blocks.
 export function listing({ level = "h1", title, caption, columns, keyOf, cells, before, after }) {
   const body = h("tbody", { role: "rowgroup" });
   const head = columns.map((name) => h("th", { scope: "col", role: "columnheader" }, name));
@@ -110,7 +109,7 @@ export function listing({ level = "h1", title, caption, columns, keyOf, cells, b
   const row = (item) => h("tr", { role: "row" }, cells(item).map((cell, i) => (i === 0
     ? h("th", { scope: "row", role: "rowheader", "data-label": columns[i] }, cell)
     : h("td", { role: "cell", "data-label": columns[i] }, cell))));
-  // show makes the items those of the listing, with words below.
+  // show shows items in the table, with a text below.
   const show = (items, below) => {
     sync(body, items, keyOf, row, part.heading);
     table.hidden = !items.length;

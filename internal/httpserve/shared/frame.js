@@ -1,4 +1,4 @@
-// What is around the views of a page.
+// The frame around the views of a page.
 
 import { button, h, report, tick } from "./dom.js";
 import { every, follow } from "./live.js";
@@ -8,7 +8,7 @@ import { trouble } from "./words.js";
 const element = (id) => document.getElementById(id);
 const main = element("main");
 
-// frame starts a page. Package httpserve says what app and views are.
+// frame starts a page. The comment of Page in package httpserve documents app and views.
 export function frame(app, views) {
   document.querySelector("#views ul").append(...views.filter(([, , , title]) => title)
     .map(([first, , , title]) => h("li", null, h("a", { href: `#/${first}` }, title))));
@@ -41,7 +41,7 @@ export function frame(app, views) {
     next.load?.();
   }
 
-  // route shows the view of the address; focus goes to its heading, unless the page has just come.
+  // route shows the view of the URL. It moves the focus to the heading, unless the page was just loaded.
   function route(focus) {
     if (!app.session) return;
     const [address, query] = location.hash.replace(/^#\/?/, "").split("?");
@@ -60,8 +60,8 @@ export function frame(app, views) {
     }
   }
 
-  // connect follows changes while the page can be seen. A hidden page has no
-  // stream, for browsers have few connections to one server.
+  // connect follows changes while the page is visible. A hidden page has no stream, because browsers limit
+  // the connections to one server.
   function connect() {
     streams.abort();
     if (!app.session) return;
@@ -72,7 +72,7 @@ export function frame(app, views) {
       app.paused?.(signal);
       return;
     }
-    every(120_000, signal, refresh); // not everything is told
+    every(120_000, signal, refresh); // the stream does not report everything
     follow({ signal, opened: refresh, notice, state: setState, failed: app.refused });
   }
 
@@ -111,12 +111,12 @@ export function frame(app, views) {
     notice,
     announce: (words) => { element("announcements").textContent = words; },
     setTitle: () => { document.title = `${(app.session && app.mark?.()) || ""}${app.view ? `${app.view.title} · ` : ""}headgate`; },
-    // refused leads to the login when error says that nobody is signed in.
+    // refused shows the login if error says that the user is not signed in.
     refused: (error) => {
       if (error.status === 401) signIn(error);
       return error.status === 401;
     },
-    // attempt shows in a part of a view why work failed, if it did.
+    // attempt shows the error of work, if it fails, in a part of a view.
     attempt: (part, work) => work.then(() => report(part.problem), (error) => app.refused(error) || report(part.problem, error)),
   });
   addEventListener("hashchange", () => { if (/^#?(\/|$)/.test(location.hash)) route(true); });

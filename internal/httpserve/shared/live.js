@@ -1,19 +1,19 @@
-// Keeping what is shown current.
+// Functions that keep the page current.
 
 import { watch } from "./api.js";
 import { button } from "./dom.js";
 
-// A Collection is what a listing returned, kept current by notices. Notices
-// that come while a listing is under way are applied to what it returns.
+// A Collection is the result of a listing, kept current by notices. Notices that arrive during the request for a
+// listing are applied to its result.
 export class Collection {
   #turn = 0;
-  #late = null; // notices during a listing
+  #late = null; // notices that arrived during a listing
   #timer = null;
   items = new Map();
   loaded = false;
 
-  // keyOf names an item, belongs says whether it is one of the listing, fetchAll
-  // returns the listing, and changed is called after every change.
+  // keyOf returns the key of an item, belongs whether it is part of the listing, and fetchAll the listing; changed
+  // is called after every change.
   constructor({ keyOf, belongs = () => true, fetchAll, changed }) {
     Object.assign(this, { keyOf, belongs, fetchAll, changed });
   }
@@ -34,7 +34,7 @@ export class Collection {
     }
   }
 
-  // apply takes a notice; several in a row are one change.
+  // apply applies a notice. Several in quick succession count as one change.
   apply(item) {
     this.#late?.push(item);
     if (!this.loaded) return;
@@ -48,8 +48,8 @@ export class Collection {
   }
 }
 
-// pages is a listing that grows. fetch shows that many of it, at most 1000, and
-// returns what there is; load does so now, soon in a moment, once for several calls.
+// pages loads a listing that grows. fetch shows a number of its items, at most 1000, and returns the available ones. load
+// calls it now, soon a moment later and once for several calls.
 export function pages(app, part, fetch) {
   let reach = 50;
   let timer = null;
@@ -68,10 +68,9 @@ export function every(ms, signal, f) {
   signal.addEventListener("abort", () => clearInterval(timer));
 }
 
-// follow calls opened whenever the stream of changes is open (again), notice
-// for each change, and state with connecting, live or reconnecting; it waits
-// longer after each failure, at most half a minute. It ends with signal, or when
-// failed says so of a problem.
+// follow calls opened whenever the stream of changes is opened, notice for each change, and state with
+// connecting, live or reconnecting. Its delay grows with each failure, up to half a minute. It ends with
+// signal, or when failed returns true for a problem.
 export async function follow({ signal, opened, notice, state, failed }) {
   for (let failures = 0; !signal.aborted; ) {
     try {

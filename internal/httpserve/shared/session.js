@@ -1,10 +1,10 @@
-// Who looks at the page: signing in and out.
+// The session of the user: signing in and out.
 
 import { post, read, remove } from "./api.js";
 import { field } from "./dialog.js";
 import { alertLine, button, h, remote, report } from "./dom.js";
 
-// load returns the session; one without an actor where one is required has to sign in.
+// load returns the session. A caller that must sign in gets a session for which missing returns true.
 export async function load() {
   try {
     return await read("session");
@@ -16,7 +16,7 @@ export async function load() {
 
 export const missing = (session) => session.required && !session.actor;
 
-// login is the form that asks for a token. signedIn is called with the session; error is why it is shown.
+// login returns the form that asks for a token. signedIn is called with the session; error is the reason for the login.
 export function login(signedIn, error) {
   const token = h("input", { type: "password", name: "token", required: true, autocomplete: "current-password" });
   const problem = alertLine();
@@ -47,10 +47,10 @@ export function login(signedIn, error) {
   return form;
 }
 
-// status says who is signed in, with a button to sign out.
+// status shows who is signed in, with a button to sign out.
 export function status(session, signedOut) {
   if (!session.required) return [];
-  const hidden = location.pathname.includes("/token/"); // the address signs in
+  const hidden = location.pathname.includes("/token/"); // the token in the URL would sign in again
   const leave = button("Sign out", () => remove("session").catch(() => {}).then(signedOut), { class: "quiet", hidden });
   return [h("span", null, remote(session.actor, "actor"), session.readOnly && " (read-only)"), leave];
 }

@@ -1,14 +1,13 @@
-// What the page says: text of others made safe to look at, times, durations,
-// states and problems.
+// Texts of the page: untrusted text made safe to show, times, durations, states and problems.
 
-// Characters that show nothing, or change how their neighbours are shown.
+// Characters that are invisible, or change how their neighbours are shown.
 const unseen = /(?![\t\n\ufe0f])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{DI}]/gu;
 const code = (c) => `⟨U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
 
-// lines returns text of several lines with all control characters shown.
+// lines makes the control characters of a multi-line text visible.
 export const lines = (text) => text.replace(unseen, code);
 
-// inline does the same for text within a line, at most 2000 characters of it.
+// inline does the same for text within a line, and cuts it after 2000 characters.
 export function inline(text) {
   const all = String(text);
   const shown = all.length > 2000 ? `${all.slice(0, 2000)} … (${count(all.length - 2000, "more character")})` : all;
@@ -18,7 +17,7 @@ export function inline(text) {
 export const number = (n) => n.toLocaleString("en", { maximumFractionDigits: n < 100 ? 1 : 0 });
 export const count = (n, what) => `${number(n)} ${what}${n === 1 ? "" : "s"}`;
 
-// The clock of the server, as its answers tell: that of this machine may be wrong.
+// The offset of the server's clock, taken from its answers: the clock of this machine may be wrong.
 let skew = 0;
 export function learnClock(date) {
   const apart = Date.parse(date) - Date.now();
@@ -28,7 +27,7 @@ export const now = () => Date.now() + skew;
 
 const units = [["day", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
-// span words a duration in milliseconds with its two largest units: 1 h 5 min.
+// span formats a duration in milliseconds with its two largest units: 1 h 5 min.
 export function span(ms) {
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
   let rest = Math.floor(ms / 1000);
@@ -44,19 +43,19 @@ export function span(ms) {
   return words.join(" ");
 }
 
-// since words how long ago a time was: whole seconds, then minutes and so on.
+// since formats how long ago a time was: whole seconds, then minutes and so on.
 export const since = (time) => {
   const ms = now() - Date.parse(time);
   return ms < 1000 ? "less than 1 s" : ms < 10000 ? `${Math.floor(ms / 1000)} s` : span(ms);
 };
 
-// when words a time relative to now.
+// when formats a time relative to now.
 export function when(time) {
   const ahead = Date.parse(time) - now();
   return ahead > 0 ? `in ${span(Math.max(ahead, 1000))}` : -ahead < 2000 ? "just now" : `${since(time)} ago`;
 }
 
-// exact words a time to the second, in UTC as logs have it.
+// exact formats a time to the second, in UTC as in logs.
 export const exact = (time) => `${new Date(time).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 
 const said = {
@@ -68,7 +67,7 @@ const said = {
   503: "The server is shutting down or overloaded. Try again in a moment",
 };
 
-// trouble words an error of the API.
+// trouble describes an error of the API.
 export function trouble(error) {
   if (!("status" in error)) return `Something went wrong in this page: ${inline(error.message)}`;
   const words = said[error.status] ?? `The server refused this (${error.status})`;

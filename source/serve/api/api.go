@@ -1,24 +1,23 @@
-// Package api is what a server of sources says over HTTP besides artifacts: the
-// types of its JSON, and a client for it. It depends on neither the server nor
-// the controller.
+// Package api contains the JSON types of the HTTP API of a server of sources, and a client of the
+// API. It depends on neither the server nor the controller.
 //
 //	GET  /api/v1/sources                                  {"sources": [Source…], "defects": […]}; ?kind= ?namespace= ?name= ?ready=true|false|unknown
 //	GET  /api/v1/sources/KIND/NAMESPACE/NAME              Source; with Accept: application/yaml the document with its status
 //	GET  /api/v1/sources/KIND/NAMESPACE/NAME/files        {"files": [File…], "next": …} of its artifact; ?after=PATH ?limit=
 //	GET  /api/v1/sources/KIND/NAMESPACE/NAME/runs         {"runs": [Run…]}, newest first
-//	POST /api/v1/sources/KIND/NAMESPACE/NAME/reconcile    {} → 202 Ticket; ?wait=DURATION → 200 Source when that run has ended, 202 when it has not
+//	POST /api/v1/sources/KIND/NAMESPACE/NAME/reconcile    {} → 202 Ticket; ?wait=DURATION → 200 Source if the run has ended, else 202 Ticket
 //	POST /api/v1/sources/KIND/NAMESPACE/NAME/suspend      Change → Source
 //	POST /api/v1/sources/KIND/NAMESPACE/NAME/resume       {} → Source
 //	GET  /api/v1/watch                                    text/event-stream of Notice: all sources at first, then changes; filters as for sources
 //	GET  /api/v1/events                                   {"events": [Event…]}; ?kind= ?namespace= ?name= ?severity= ?since= ?after=ID ?limit= ; ?follow=true: text/event-stream
 //	GET  /api/v1/stats                                    Stats
 //	GET  /api/v1/session                                  Session
-//	POST /api/v1/session                                  {"token": …}: sets the cookie of the web page
-//	DELETE /api/v1/session                                ends it
+//	POST /api/v1/session                                  {"token": …}: starts a session and sets the cookie of the web page
+//	DELETE /api/v1/session                                ends the session
 //
-// KIND is as in documents of either group, in any case. A path segment is
-// escaped as in URLs. Everything else below /api/ is 404; a wrong method is 405.
-// An error is a Problem with the status of the answer.
+// KIND is the kind of either API group, in upper or lower case. Path segments are escaped as in
+// URLs. Other paths below /api/ are answered 404, a wrong method 405. An error is a Problem with
+// the status of the answer.
 package api
 
 import (
@@ -28,13 +27,13 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A Problem is the JSON of every answer of the API from 400 on.
+// A Problem is the JSON of every answer of the API with a status of 400 or more.
 type Problem struct {
 	Status int    `json:"status"`
 	Reason string `json:"reason"` // what is wrong, and what to do
 }
 
-// A Source is an object as it is now.
+// A Source is the current state of an object.
 type Source struct {
 	Kind       string             `json:"kind"`
 	Namespace  string             `json:"namespace"`
@@ -46,24 +45,24 @@ type Source struct {
 	Ready      string             `json:"ready"` // True, False or Unknown
 	Reason     string             `json:"reason,omitempty"`
 	Message    string             `json:"message,omitempty"`
-	Since      time.Time          `json:"since,omitzero"` // it is ready, or not
+	Since      time.Time          `json:"since,omitzero"` // last change of Ready
 	Revision   string             `json:"revision,omitempty"`
 	Artifact   *artifact.Artifact `json:"artifact,omitempty"`
 	URL        string             `json:"url,omitempty"`        // status.url, the pointer latest
-	Next       time.Time          `json:"next,omitzero"`        // when it is due
-	Checked    time.Time          `json:"checked,omitzero"`     // when its origin last answered
-	Failures   int                `json:"failures,omitempty"`   // since it last succeeded
-	Last       *Run               `json:"last,omitempty"`       // run
+	Next       time.Time          `json:"next,omitzero"`        // when its next run is due
+	Checked    time.Time          `json:"checked,omitzero"`     // last successful check of its origin
+	Failures   int                `json:"failures,omitempty"`   // failed runs since the last success
+	Last       *Run               `json:"last,omitempty"`       // last run
 	Suspension *source.Suspension `json:"suspension,omitempty"` // by a command
 	Suspended  bool               `json:"suspended,omitempty"`  // by its spec or a command
-	Blockers   []string           `json:"blockers,omitempty"`   // KIND/NAMESPACE/NAME of what it waits for
-	Missing    bool               `json:"missing,omitempty"`    // from its documents, some of which are defective
-	Conditions []source.Condition `json:"conditions,omitempty"` // of one source alone
-	Document   string             `json:"document,omitempty"`   // of one source alone: YAML, as headgate fetch -o yaml prints it
-	Hook       string             `json:"hook,omitempty"`       // of one source alone: the path of its webhook
+	Blockers   []string           `json:"blockers,omitempty"`   // KIND/NAMESPACE/NAME of the objects that it waits for
+	Missing    bool               `json:"missing,omitempty"`    // its document is missing while others are defective
+	Conditions []source.Condition `json:"conditions,omitempty"` // not in lists
+	Document   string             `json:"document,omitempty"`   // not in lists: YAML, as headgate fetch -o yaml prints it
+	Hook       string             `json:"hook,omitempty"`       // not in lists: the path of its webhook
 }
 
-// A Run is one reconciliation that ended.
+// A Run is a reconciliation that has ended.
 type Run struct {
 	Number   int64     `json:"number"`
 	Trigger  string    `json:"trigger"` // start, tick, retry, spec, request, hook, input, secret, repair
@@ -72,7 +71,7 @@ type Run struct {
 	Outcome  string    `json:"outcome"` // stored, unchanged, waiting, failed, stalled
 	Why      string    `json:"why,omitempty"`
 	Error    string    `json:"error,omitempty"`
-	Revision string    `json:"revision,omitempty"` // of the artifact after it
+	Revision string    `json:"revision,omitempty"` // of the artifact after the run
 }
 
 // A File is an entry of an artifact.
@@ -83,14 +82,14 @@ type File struct {
 	Dir        bool   `json:"dir,omitempty"`
 }
 
-// A Ticket names a run that was asked for.
+// A Ticket identifies a requested run.
 type Ticket struct {
-	Run int64 `json:"run"`
+	Run int64 `json:"run"` // see Run.Number
 }
 
-// A Change says who wants something and why.
+// A Change is the author of a change, and the reason.
 type Change struct {
-	By     string `json:"by,omitempty"` // where the credential does not say it
+	By     string `json:"by,omitempty"` // ignored if the credential has a name
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -100,21 +99,21 @@ type Event struct {
 	source.Event
 }
 
-// A Notice is one change, as the watch stream has it. Exactly one is set.
+// A Notice is one event of the watch stream. Exactly one field is set.
 type Notice struct {
-	Source *Source `json:"source,omitempty"` // new, or changed
-	Gone   *Gone   `json:"gone,omitempty"`   // removed, with its artifacts
-	Synced bool    `json:"synced,omitempty"` // all sources were told
+	Source *Source `json:"source,omitempty"` // a new or changed source
+	Gone   *Gone   `json:"gone,omitempty"`   // a source that was deleted, or is no longer selected
+	Synced bool    `json:"synced,omitempty"` // all existing sources were sent
 }
 
-// Gone names a source that is no more.
+// Gone identifies a source that is gone.
 type Gone struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 }
 
-// Stats say how much there is to do.
+// Stats describe the workload of a server.
 type Stats struct {
 	Version  string         `json:"version"`
 	Started  time.Time      `json:"started"`
@@ -122,13 +121,13 @@ type Stats struct {
 	Phases   map[string]int `json:"phases"`
 	Ready    map[string]int `json:"ready"` // by True, False, Unknown
 	Defects  []string       `json:"defects,omitempty"`
-	Fetching int            `json:"fetching"` // contents; like Oldest 0 for callers who may not read all
-	Oldest   float64        `json:"oldest"`   // seconds that the first of those that are due has waited
+	Fetching int            `json:"fetching"` // contents being fetched; like Oldest, 0 if the caller may not read all objects
+	Oldest   float64        `json:"oldest"`   // longest time that a due object has been waiting, in seconds
 }
 
-// A Session says who the caller is, and what its credential allows.
+// A Session is the identity and the permissions of the caller.
 type Session struct {
-	Actor    string   `json:"actor"`    // "" when anonymous callers may do everything
-	Required bool     `json:"required"` // callers have to say who they are
+	Actor    string   `json:"actor"`    // "" if anonymous callers may do everything
+	Required bool     `json:"required"` // callers must authenticate
 	May      []string `json:"may"`      // fetch, read, change, debug
 }

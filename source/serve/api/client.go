@@ -20,18 +20,17 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A Client calls the API of a server. Its errors name the server and the object
-// and say what to do; what the server refuses is a [*Problem], which is
-// [fs.ErrNotExist] for what there is not and [fs.ErrPermission] for what the
-// caller may not. They never show the token.
+// A Client calls the API of a server. Its errors name the server and the object, say what to do,
+// and never contain the token. The error of a refused request wraps a [*Problem], which matches
+// [fs.ErrNotExist] if the object does not exist, and [fs.ErrPermission] if the caller is not allowed.
 type Client struct {
-	Base   string       // URL of the server, as http://127.0.0.1:9090; a path prefix stays
+	Base   string       // URL of the server, as http://127.0.0.1:9090, possibly with a path prefix
 	Token  string       // "" for none
-	Socket string       // path of the server's socket; Base is not used then
-	HTTP   *http.Client // nil for one without a proxy; redirects are followed within the origin of Base alone
+	Socket string       // path of the server's socket, used instead of Base; "" for none
+	HTTP   *http.Client // nil for a client without a proxy; redirects are followed within the origin of Base only
 
-	// Lost is told when a stream that was there is lost, and why, and with nil
-	// when it is there again; nil for no reports.
+	// Lost is called with the error when an established stream breaks, and with nil when
+	// the stream is established again; nil for no reports.
 	Lost func(error)
 }
 
@@ -43,7 +42,7 @@ func (c *Client) server() call.Server {
 	}
 }
 
-// at names the server in an operation.
+// at returns an operation with the address of the server, for errors.
 func (c *Client) at(operation string) string {
 	if c.Socket != "" {
 		return operation + " at the server at " + c.Socket
@@ -51,7 +50,7 @@ func (c *Client) at(operation string) string {
 	return operation + " at the server " + c.Base
 }
 
-// advised adds what to do to an error of the network.
+// advised adds advice to an error of the network.
 func (c *Client) advised(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return fmt.Errorf("%w: no server answers there: start one with headgate serve, or name one with --server", err)
@@ -62,29 +61,29 @@ func (c *Client) advised(err error) error {
 	return err
 }
 
-// do makes a request, decodes its answer and returns its status. Operation begins the error.
+// do sends a request, decodes the answer and returns its status. The error begins with operation.
 func (c *Client) do(ctx context.Context, operation string, r call.Request, answer any) (int, error) {
 	status, err := c.server().JSON(ctx, c.at(operation), r, answer)
 	return status, c.advised(err)
 }
 
-// Get decodes the answer to a path below /api/v1/, such as stats.
+// Get requests a path below /api/v1/, such as stats, and decodes its JSON into answer.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, answer any) error {
 	_, err := c.do(ctx, "list "+path, call.Request{Path: path, Query: query}, answer)
 	return err
 }
 
-// change makes a POST request to a source and returns the status of the answer.
+// change sends a POST request to a source and returns the status of the answer.
 func (c *Client) change(ctx context.Context, action string, ref source.Reference, why Change, query url.Values, answer any) (int, error) {
 	return c.do(ctx, action+" "+ref.String(), call.Request{Method: http.MethodPost, Path: Path(ref, action), Query: query, Body: why}, answer)
 }
 
-// Path returns the path of a source, or of what is below it, for Get.
+// Path returns the path of a source, or of a resource below it, for Get.
 func Path(ref source.Reference, below ...string) string {
 	return call.Join(append([]string{"sources", strings.ToLower(ref.Kind), ref.Namespace, ref.Name}, below...)...)
 }
 
-// values returns parameters, NAME, VALUE and so on, without those that are empty.
+// values returns the parameters of pairs NAME, VALUE, … without those whose value is empty.
 func values(pairs ...string) url.Values {
 	q := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -97,7 +96,7 @@ func values(pairs ...string) url.Values {
 
 // A Filter selects sources; empty fields select all.
 type Filter struct {
-	Kind      string // in either spelling, in any case
+	Kind      string // of either API group, in upper or lower case
 	Namespace string
 	Name      string
 	Ready     string // true, false or unknown
@@ -107,8 +106,8 @@ func (f Filter) query() url.Values {
 	return values("kind", f.Kind, "namespace", f.Namespace, "name", f.Name, "ready", f.Ready)
 }
 
-// Sources returns the sources that a filter selects, in the order of kind,
-// namespace and name, and what is wrong with documents.
+// Sources returns the sources that a filter selects, ordered by kind, namespace and name, and the
+// defects of documents.
 func (c *Client) Sources(ctx context.Context, f Filter) ([]Source, []string, error) {
 	var answer struct {
 		Sources []Source `json:"sources"`
@@ -124,9 +123,8 @@ func (c *Client) Source(ctx context.Context, ref source.Reference) (one Source, 
 	return one, err
 }
 
-// Reconcile asks for a run and, unless wait is 0, waits for its end, up to 10
-// minutes. Unless it has ended the source is that of before, and the ticket
-// names the run.
+// Reconcile requests a run and, unless wait is 0, waits for its end. Wait is at most 10 minutes. If the
+// run has not ended by then, Reconcile returns the source in its current state and the ticket of the run.
 func (c *Client) Reconcile(ctx context.Context, ref source.Reference, why Change, wait time.Duration) (Source, Ticket, error) {
 	var answer struct {
 		Source
@@ -140,13 +138,13 @@ func (c *Client) Reconcile(ctx context.Context, ref source.Reference, why Change
 	return one, answer.Ticket, err
 }
 
-// Suspend has a source left alone.
+// Suspend suspends a source until Resume, and returns its new state.
 func (c *Client) Suspend(ctx context.Context, ref source.Reference, why Change) (one Source, err error) {
 	_, err = c.change(ctx, "suspend", ref, why, nil, &one)
 	return one, err
 }
 
-// Resume ends a suspension.
+// Resume ends a suspension, and returns the new state of the source.
 func (c *Client) Resume(ctx context.Context, ref source.Reference, why Change) (one Source, err error) {
 	_, err = c.change(ctx, "resume", ref, why, nil, &one)
 	return one, err
@@ -155,10 +153,10 @@ func (c *Client) Resume(ctx context.Context, ref source.Reference, why Change) (
 // An EventQuery selects events.
 type EventQuery struct {
 	Filter
-	Severity string    // at least: trace, info, error; default info
-	Since    time.Time // not before that
-	After    int64     // only those with a higher ID
-	Limit    int       // the newest; default 100, at most 1000
+	Severity string    // least severity: trace, info or error; default info
+	Since    time.Time // no events before that time
+	After    int64     // only events with a higher ID
+	Limit    int       // only that many of the newest; default 100, at most 1000
 }
 
 func (q EventQuery) query() url.Values {
@@ -184,12 +182,11 @@ func (c *Client) Events(ctx context.Context, q EventQuery) ([]Event, error) {
 	return answer.Events, err
 }
 
-// FollowEvents calls each with the events that a query selects, and then with
-// those that come. It connects again as Watch does, loses none that the server
-// still has, and tells none twice.
+// FollowEvents calls each with the existing events that a query selects, and then with each new event.
+// It reconnects as [Client.Watch] does. It delivers no event twice, and misses none that the server still has.
 func (c *Client) FollowEvents(ctx context.Context, q EventQuery, each func(Event) error) error {
 	request := func(again bool) call.Request {
-		if again { // all since are wanted, and not the newest of them
+		if again { // get all events that were missed
 			q.Limit = 0
 		}
 		query := q.query()
@@ -209,15 +206,13 @@ func (c *Client) FollowEvents(ctx context.Context, q EventQuery, each func(Event
 	})
 }
 
-// Watch calls each with every source that a filter selects, once with Synced
-// when all were told, and then with every change. It connects again when the
-// connection breaks, until ctx ends, which is no error, or each returns an
-// error, which it returns. After that it tells what has changed meanwhile and
-// what is gone, and nothing twice. What the server refuses ends it, and so does
-// a server that cannot be reached in the first place.
+// Watch calls each with every source that a filter selects, then once with Synced, and then with every
+// change. If the connection breaks, it reconnects and reports only what changed or was deleted meanwhile.
+// Watch returns nil when ctx ends, and the error of each if that fails. It also fails if the server refuses
+// the request, or cannot be reached at the first attempt.
 func (c *Client) Watch(ctx context.Context, f Filter, each func(Notice) error) error {
 	told, seed := make(map[Gone]uint64), maphash.MakeSeed() // hash of the last notice of each source
-	var seen map[Gone]bool                                  // on this connection, until all were told
+	var seen map[Gone]bool                                  // sources sent on this connection
 	synced := false
 	request := func(bool) call.Request {
 		seen = make(map[Gone]bool)
@@ -238,7 +233,7 @@ func (c *Client) Watch(ctx context.Context, f Filter, each func(Notice) error) e
 		case n.Gone != nil && told[*n.Gone] != 0:
 			delete(told, *n.Gone)
 		case n.Synced:
-			for of := range told { // what is gone since the connection before
+			for of := range told { // deleted while the connection was broken
 				if !seen[of] {
 					delete(told, of)
 					if err := each(Notice{Gone: &of}); err != nil {
@@ -251,19 +246,19 @@ func (c *Client) Watch(ctx context.Context, f Filter, each func(Notice) error) e
 			}
 			synced = true
 		default:
-			return nil // it was told, or is of a later version
+			return nil // already reported as gone, or of a later version of the API
 		}
 		return each(n)
 	})
 }
 
-// follow calls each with the data of a stream, again and again. Request returns what is asked for; again says that
-// there was a stream before.
+// follow calls each with the data of the events of a stream, and reconnects when the stream breaks. Request returns
+// the request for each connection; again is true once there was a stream.
 func (c *Client) follow(ctx context.Context, operation string, request func(again bool) call.Request, each func(data []byte) error) error {
 	return c.advised(c.server().Follow(ctx, call.Following{Operation: c.at(operation), Request: request, Each: each, Lost: c.Lost}))
 }
 
-// advice says what to do about answers that do not say it themselves.
+// advice says what to do about errors, by the status of the answer.
 var advice = map[int]string{
 	http.StatusBadRequest:         "perhaps the server speaks TLS alone: try https://",
 	http.StatusUnauthorized:       "the server needs a token that is in its file and has not expired: give one with --token-file or the variable HEADGATE_TOKEN",
@@ -271,7 +266,7 @@ var advice = map[int]string{
 	http.StatusServiceUnavailable: "the server is starting or shutting down: try again",
 }
 
-// Error returns what is wrong, and what to do.
+// Error returns the problem, and what to do about it.
 func (p *Problem) Error() string {
 	switch more := advice[p.Status]; {
 	case p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden:
@@ -284,11 +279,11 @@ func (p *Problem) Error() string {
 	return call.Status(p.Status, p.Reason)
 }
 
-// Transient reports whether the answer may be another next time.
+// Transient reports whether the same request may succeed later.
 func (p *Problem) Transient() bool { return retry.Status(p.Status) }
 
-// Is reports whether the problem is that there is no such thing, or that the
-// caller may not see it: [fs.ErrNotExist], [fs.ErrPermission].
+// Is reports whether target is [fs.ErrNotExist] and the status is 404, or target is [fs.ErrPermission]
+// and the status is 401 or 403.
 func (p *Problem) Is(target error) bool {
 	return target == fs.ErrNotExist && p.Status == http.StatusNotFound ||
 		target == fs.ErrPermission && (p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden)

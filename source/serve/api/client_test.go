@@ -24,8 +24,7 @@ import (
 
 var errEnough = errors.New("enough")
 
-// streams answers each request with the next of some streams, and remembers
-// what was asked.
+// streams returns a server that answers each request with the next of bodies, and records the queries in asked.
 func streams(t *testing.T, asked *[]string, bodies ...string) *httptest.Server {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		*asked = append(*asked, r.URL.RawQuery)
@@ -45,7 +44,7 @@ func streams(t *testing.T, asked *[]string, bodies ...string) *httptest.Server {
 	return s
 }
 
-// TestWatchAgain connects again and tells what is new, changed and gone, once.
+// TestWatchAgain checks that Watch reconnects, and reports each new, changed and deleted source once.
 func TestWatchAgain(t *testing.T) {
 	one := func(name, ready string) string {
 		return fmt.Sprintf("data: {\"source\":{\"kind\":\"Bucket\",\"namespace\":\"a\",\"name\":%q,\"ready\":%q}}\n\n", name, ready)
@@ -70,17 +69,17 @@ func TestWatchAgain(t *testing.T) {
 		}
 		return nil
 	})
-	if !errors.Is(err, fs.ErrPermission) { // which ends it
+	if !errors.Is(err, fs.ErrPermission) { // a refusal ends the watch
 		t.Error(err)
 	}
 	want := []string{"x True", "y True", "synced", "x False", "z True", "y gone", "z gone"}
 	testenv.Equal(t, told, want, "told")
 	if len(states) != 3 || !strings.Contains(states[0], "watch sources at the server "+s.URL) || states[1] != "<nil>" || states[2] == "<nil>" {
-		t.Errorf("it was lost and back: %q", states) // once, however many attempts there were
+		t.Errorf("it was lost and back: %q", states) // once per interruption, however many attempts it takes
 	}
 }
 
-// restarts is a transport to a server that does not listen at the second request.
+// restarts is a transport to a server that refuses the second connection.
 type restarts int
 
 func (n *restarts) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -90,7 +89,8 @@ func (n *restarts) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestFollowAgain goes on after the last event, also of a server that is not there for a while, and tells none twice.
+// TestFollowAgain checks that FollowEvents resumes after the last event, even if the server is down for a while, and
+// reports no event twice.
 func TestFollowAgain(t *testing.T) {
 	event := func(id int) string { return fmt.Sprintf("id: %d\ndata: {\"id\":%d}\n\n", id, id) }
 	var asked []string
@@ -108,7 +108,7 @@ func TestFollowAgain(t *testing.T) {
 	testenv.Equal(t, asked, []string{"follow=true&limit=10", "after=5&follow=true", "after=6&follow=true"}, "asked for")
 }
 
-// TestErrors shows what the client says of servers that do not answer as they should.
+// TestErrors checks the errors of the client for servers that do not answer properly.
 func TestErrors(t *testing.T) {
 	const token = "token-of-the-client"
 	ref := source.Reference{Kind: "Bucket", Namespace: "a", Name: "b"}
@@ -151,7 +151,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestAuthority says what helps against a certificate of an authority that is not known.
+// TestAuthority checks the advice for a certificate of an unknown authority.
 func TestAuthority(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -171,7 +171,7 @@ func endless(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestSocket calls a server at a socket.
+// TestSocket calls a server through a socket.
 func TestSocket(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("sockets are for Unix")

@@ -1,17 +1,15 @@
-// Package feed reads the objects of a controller from files and directories,
-// and watches them.
+// Package feed reads the objects of a controller from files and directories, and watches them.
 //
-// It looks at every file once in a while, by its size, times and number, so
-// that it works on every file system, with mounts that are swapped as a whole
-// and with editors that replace files. When something differs, and has been as it
-// is for two looks, the files are read: what is being replaced is not taken for gone
-// or defective. A file whose last change is so recent that its time could not tell another
-// one is read again later. A file is decoded when its content changed, so that the
-// objects of others are the very same values in each [serve.Desired].
+// It polls the size, times and inode number of every file. This works on every file system, with
+// mounts that are replaced as a whole, and with editors that replace files. It reads the files when
+// something has changed and two polls in a row found the same state, so that a file that is just
+// being replaced does not count as missing or defective. If the last change of a file is so recent
+// that another change could have the same time, the file is read again later. A file is decoded
+// only if its content has changed: the objects of all other files are the same values in each
+// [serve.Desired].
 //
-// Of documents of one object in several files the first in the order of the
-// paths stays; the others are defects. Files in a directory come in lexical
-// order.
+// If several files define the same object, the first in the order of the paths is used; the others
+// are defects. The files of a directory are in lexical order.
 package feed
 
 import (
@@ -38,20 +36,19 @@ import (
 
 // Files is a [serve.Feed] of documents in files.
 type Files struct {
-	// Paths are files and directories with documents. Of a directory it reads
-	// what [source.Set.DecodeFS] does: files that end in .yaml, .yml or .json,
-	// also in directories below it whose names do not begin with a dot, but
-	// not behind links to directories. What files .headgateignore there leave
-	// out is not read, and a Helm template is a warning, as for headgate fetch.
+	// Paths are files and directories with documents. In a directory the same files are read as by
+	// [source.Set.DecodeFS]: files that end in .yaml, .yml or .json, also in subdirectories whose
+	// names do not begin with a dot, but not behind links to directories. Files that a .headgateignore
+	// there excludes are not read, and a Helm template causes a warning, as for headgate fetch.
 	Paths   []string
-	Secrets string         // directory of Secrets (see source.DirSecrets), watched too; "" for none
+	Secrets string         // directory of Secrets (see source.DirSecrets), watched as well; "" for none
 	More    source.Secrets // looked up last; nil for none
-	Every   time.Duration  // between two looks; default 1s
-	Warn    func(error)    // told once of each warning and defect; nil for no reports
+	Every   time.Duration  // interval of polls; default 1s
+	Warn    func(error)    // called once with each warning and defect; nil for no reports
 }
 
-// Follow implements [serve.Feed]. A path that does not exist, or cannot be
-// read, at first is an error; later it is a defect.
+// Follow implements [serve.Feed]. It fails if a path does not exist or cannot be read when it
+// starts; later this is a defect.
 func (f *Files) Follow(ctx context.Context, set func(serve.Desired)) error {
 	if len(f.Paths) == 0 {
 		return errors.New("no documents are given: name files or directories")
@@ -69,8 +66,8 @@ func (f *Files) Follow(ctx context.Context, set func(serve.Desired)) error {
 	ticker := time.NewTicker(cmp.Or(f.Every, time.Second))
 	defer ticker.Stop()
 	w := &watch{Files: f, rules: make(map[string]*artifact.Rules)}
-	var seen, read []file // at the last look, and when they were read last
-	moving := patience    // looks since something differed
+	var seen, read []file // state at the last poll, and when the files were last read
+	moving := patience    // polls since something differed
 	for {
 		files := w.look(ctx)
 		another := !slices.Equal(files, read)
@@ -95,10 +92,10 @@ func (f *Files) Follow(ctx context.Context, set func(serve.Desired)) error {
 	}
 }
 
-// patience is after how many looks files are read that differ at each of them.
+// patience is the number of polls after which files are read even if every poll finds another state.
 const patience = 5
 
-// check returns why a path cannot be read.
+// check returns an error if a path cannot be read.
 func check(name string, dir bool) error {
 	info, err := os.Stat(name)
 	switch {
@@ -116,30 +113,30 @@ func check(name string, dir bool) error {
 	return f.Close()
 }
 
-// A watch is what is known of the files of a feed.
+// A watch is the state of [Files.Follow].
 type watch struct {
 	*Files
-	rules map[string]*artifact.Rules // of the directories of Paths, as they could be read last
-	known map[string]*document       // by name, as they were read last
-	sum   [sha256.Size]byte          // of all of them
-	told  map[string]bool            // warnings and defects
+	rules map[string]*artifact.Rules // of the directories of Paths, as last read successfully
+	known map[string]*document       // by file name, as last read
+	sum   [sha256.Size]byte          // of all documents
+	told  map[string]bool            // reported warnings and defects
 }
 
-// A file is what a look finds at a path.
+// A file is the state of a path at one poll.
 type file struct {
 	name    string
 	stamp   durable.Stamp
-	settled bool   // another content has another stamp
-	listed  bool   // by a directory, and not given
+	settled bool   // any further change gets another stamp
+	listed  bool   // found in a directory, not named in Paths
 	secret  bool   // it is a key of a Secret
-	defect  string // why it is none
+	defect  string // why it cannot be read, "" for none
 }
 
-// look looks at all paths.
+// look polls all paths.
 func (w *watch) look(ctx context.Context) (files []file) {
 	now, seen := time.Now(), make(map[string]bool)
 	found := func(f file, info fs.FileInfo) {
-		if seen[f.name] { // another path led to it
+		if seen[f.name] { // another path contains it too
 			return
 		}
 		seen[f.name] = true
@@ -169,7 +166,7 @@ func (w *watch) look(ctx context.Context) (files []file) {
 				name := filepath.Join(root, filepath.FromSlash(inTree))
 				var info fs.FileInfo
 				if err == nil {
-					if info, err = os.Stat(name); errors.Is(err, fs.ErrNotExist) { // it is gone again
+					if info, err = os.Stat(name); errors.Is(err, fs.ErrNotExist) { // deleted since it was listed
 						continue
 					}
 				}
@@ -187,7 +184,8 @@ func (w *watch) look(ctx context.Context) (files []file) {
 	return files
 }
 
-// tree returns a directory without what it leaves out, by the rules that could be read last.
+// tree returns a directory without the files that its .headgateignore excludes. If that cannot be read, the rules
+// that were last read apply.
 func (w *watch) tree(ctx context.Context, name string) (fs.FS, error) {
 	dir := os.DirFS(name)
 	rules, err := artifact.Ignore{File: ".headgateignore"}.Compile(ctx, dir)
@@ -195,7 +193,7 @@ func (w *watch) tree(ctx context.Context, name string) (fs.FS, error) {
 		w.rules[name] = rules
 	}
 	if _, unread := errors.AsType[*fs.PathError](err); unread {
-		err = nil // which is told where it is listed
+		err = nil // listing the directory reports it
 	}
 	if rules = w.rules[name]; rules == nil {
 		return dir, err
@@ -203,8 +201,8 @@ func (w *watch) tree(ctx context.Context, name string) (fs.FS, error) {
 	return rules.View(ctx, dir), err
 }
 
-// keys finds the keys of Secrets below a directory, at most two directories deep.
-// It follows links, as those of mounts have to be.
+// keys finds the keys of Secrets below a directory, at most two directories deep. It follows links,
+// because mounted Secrets consist of links.
 func (w *watch) keys(dir string, depth int, found func(file, fs.FileInfo), bad func(string, error)) {
 	list, err := os.ReadDir(dir)
 	if err != nil && depth == 0 {
@@ -223,15 +221,15 @@ func (w *watch) keys(dir string, depth int, found func(file, fs.FileInfo), bad f
 	}
 }
 
-// A document is what is known of the content of a file.
+// A document is the decoded content of a file.
 type document struct {
 	sum [sha256.Size]byte
-	set *source.Set // nil when it cannot be read, and of a key
+	set *source.Set // nil if the file cannot be read or is a key of a Secret
 	bad []error     // its defects
 }
 
-// read reads files, and tells the warnings and defects that are new. It returns what they hold, with all
-// places of Secrets, and whether that is another than before.
+// read reads files and reports new warnings and defects. It returns the objects of the files, with all sources of
+// Secrets, and whether anything changed since the last call.
 func (w *watch) read(files []file) (d serve.Desired, another bool) {
 	all, known, sum := new(source.Set), make(map[string]*document, len(files)), sha256.New()
 	for _, f := range files {
@@ -265,7 +263,7 @@ func (w *watch) read(files []file) (d serve.Desired, another bool) {
 	return d, w.sum != before
 }
 
-// document reads a file; before is what it was, nil for none.
+// document reads a file; before is its previous content, nil for none. If the content is the same, it returns before.
 func (w *watch) document(f file, before *document) *document {
 	text, err := []byte(nil), errors.New(f.defect)
 	if f.defect == "" {
@@ -274,7 +272,7 @@ func (w *watch) document(f file, before *document) *document {
 	}
 	next := &document{sum: sha256.Sum256(text)}
 	switch {
-	case f.secret: // DirSecrets says what is wrong
+	case f.secret: // DirSecrets reports its errors
 		if err != nil {
 			next.sum = sha256.Sum256([]byte(err.Error()))
 		}
@@ -301,7 +299,7 @@ func plain(name string, err error) error {
 	return err
 }
 
-// readFile reads a file of at most [source.MaxStream] bytes; of one that grows, what it had.
+// readFile reads a file of at most [source.MaxStream] bytes. If the file grows meanwhile, the rest is cut off.
 func readFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

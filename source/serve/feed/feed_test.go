@@ -19,7 +19,7 @@ import (
 	"github.com/headgate-io/headgate/source/serve/feed"
 )
 
-// document returns the document of a GitRepository that is checked every so often.
+// document returns the document of a GitRepository with an interval.
 func document(name, interval string) string {
 	return fmt.Sprintf(`---
 apiVersion: source.headgate.dev/v1
@@ -37,17 +37,17 @@ func secret(name, value string) string {
 	return fmt.Sprintf("---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: %s\n  namespace: apps\nstringData:\n  key: %s\n", name, value)
 }
 
-// A fixture is a feed of a directory in a bubble of [synctest].
+// A fixture is a feed of a directory in a [synctest] bubble.
 type fixture struct {
 	*testing.T
 	dir   string
-	turn  sync.Mutex // held by the feed as it tells, and by the test as it begins to wait: it orders the two
+	turn  sync.Mutex // held while the feed reports, and when the test begins to wait: it orders the two
 	last  serve.Desired
-	count int      // of the times that set was called
-	warn  []string // what Warn was told
+	count int      // calls of set
+	warn  []string // errors passed to Warn
 }
 
-// watched calls test with a feed that follows a directory, after files were written.
+// watched writes files, and calls test with a feed that follows their directory.
 func watched(t *testing.T, f feed.Files, files map[string]string, test func(*fixture)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -96,7 +96,7 @@ func (r *fixture) do(err error) {
 	must(r, err)
 }
 
-// look lets the feed look once more.
+// look lets the feed poll once.
 func (r *fixture) look() {
 	func() {
 		r.turn.Lock()
@@ -106,7 +106,7 @@ func (r *fixture) look() {
 	synctest.Wait()
 }
 
-// rest lets the feed look until it has seen everything.
+// rest lets the feed poll until it has read all changes.
 func (r *fixture) rest() {
 	for range 3 {
 		r.look()
@@ -191,7 +191,7 @@ func TestFollowKeepsObjectsThatRest(t *testing.T) {
 		if r.last.Objects[0] != before[0] || r.last.Objects[1] == before[1] || r.count != 2 {
 			r.Errorf("the object of a file that rests is another one; handed over %d times", r.count)
 		}
-		r.write("b.yaml", document("b", "2m")) // another time, the same content
+		r.write("b.yaml", document("b", "2m")) // a new modification time, but the same content
 		r.rest()
 		testenv.Equal(r, r.count, 2, "times that it was handed over")
 	})
@@ -224,13 +224,13 @@ func TestFollowDefects(t *testing.T) {
 		r.write("dir/bad.yaml", document("b", "1m"))
 		r.rest()
 		r.want("a=1m0s b=1m0s d=1m0s")
-		if len(r.warn) != 6 { // the first defect is told again where it was gone in between
+		if len(r.warn) != 6 { // the first defect is reported again after it was gone in between
 			r.Errorf("told %q", r.warn)
 		}
 	})
 }
 
-// A directory that is empty at first is told as it is: the server is ready, and what was removed goes.
+// A directory that is empty at first is reported as such: the server becomes ready and deletes removed objects.
 func TestFollowEmpty(t *testing.T) {
 	watched(t, feed.Files{}, nil, func(r *fixture) {
 		if r.rest(); r.count != 1 {
@@ -275,7 +275,7 @@ func TestFollowDuplicates(t *testing.T) {
 		r.secret("s", "second")
 	})
 	watched(t, feed.Files{Paths: []string{".", "a.yaml"}}, map[string]string{"a.yaml": document("x", "1m")}, func(r *fixture) {
-		r.want("x=1m0s") // one file, by two ways
+		r.want("x=1m0s") // two paths contain the same file
 	})
 }
 
@@ -322,7 +322,7 @@ func TestFollowSecrets(t *testing.T) {
 	})
 }
 
-// A mount of Kubernetes is swapped as a whole: its names are links through ..data.
+// Kubernetes replaces a mount as a whole: its files are links through ..data.
 func TestFollowMounts(t *testing.T) {
 	watched(t, feed.Files{Paths: []string{"mount"}, Secrets: "keys"}, map[string]string{
 		"mount/..1/a.yaml": document("a", "1m"), "mount/..2/a.yaml": document("a", "2m"), "mount/..2/b.yaml": document("b", "2m"),
@@ -349,7 +349,7 @@ func TestFollowMounts(t *testing.T) {
 	})
 }
 
-// What is being replaced is never taken for defective or gone.
+// A file that is being replaced never counts as defective or missing.
 func TestFollowHalfWritten(t *testing.T) {
 	watched(t, feed.Files{}, map[string]string{"a.yaml": document("a", "1m"), "b.yaml": document("b", "1m")}, func(r *fixture) {
 		r.rest()

@@ -1,13 +1,15 @@
-// Package journal keeps the last events of sources in a file, to be read back and followed.
+// Package journal stores the latest events of sources in a file, and lets callers read and follow
+// them.
 //
-// A journal is a directory of mode 0700 with the file events.jsonl of mode 0600, which has a JSON object a
-// line, an [api.Event]. When it is full it becomes events.old.jsonl, in place of the one before. The last
-// 10,000 events are answered, also after a restart. Lines that are no events are passed over.
+// A journal is a directory of mode 0700. Its file events.jsonl of mode 0600 contains one
+// [api.Event] per line, as JSON. A full file is renamed to events.old.jsonl and replaces the
+// previous one. The latest 10,000 events can be read, also after a restart. Lines that are not
+// valid events are ignored.
 //
-// IDs grow, also over restarts and when the files were deleted; they are not
-// contiguous. An event that cannot be written is told to callers that follow, and lost at the next start.
-// Written events reach the disk when the file is full and on Close: a system that crashes may lose the
-// last ones, a killed process does not.
+// IDs increase, even over restarts and if the files were deleted, but they are not contiguous. An
+// event that cannot be written is still delivered to followers, but lost at the next start. Events
+// are synced to disk when the file is full and on Close: a crash of the system may lose the latest
+// events, a crash of the process does not.
 package journal
 
 import (
@@ -31,31 +33,31 @@ import (
 
 const (
 	maxFile   = 8 << 20 // bytes
-	maxEvents = 10_000  // that are in memory, for callers that ask or follow
+	maxEvents = 10_000  // kept in memory, for Read and Follow
 )
 
-// A Config says where events are kept.
+// A Config configures a [Journal].
 type Config struct {
-	Dir    string           // created when it does not exist
+	Dir    string           // created if it does not exist
 	Now    func() time.Time // default time.Now
-	Report func(error)      // told when events cannot be written, and when they can again; nil for no reports
+	Report func(error)      // called when writing events begins to fail, and when it works again; nil for no reports
 }
 
-// A Journal keeps events. It is safe for concurrent use.
+// A Journal stores events. It is safe for concurrent use.
 type Journal struct {
 	config Config
 
 	mu     sync.Mutex
-	file   *os.File // that is written to
-	size   int64    // of it, in bytes
-	failed error    // why the last event could not be written
+	file   *os.File // events.jsonl
+	size   int64    // of file, in bytes
+	failed error    // why the last event could not be written, nil if it was
 	id     int64    // of the last event
 	events []api.Event
 	news   chan struct{} // closed and replaced with each event
 	closed bool
 }
 
-// Open opens the journal of a directory. Its owner calls Close.
+// Open opens the journal in a directory. The caller closes it.
 func Open(c Config) (*Journal, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -73,13 +75,13 @@ func Open(c Config) (*Journal, error) {
 	if err == nil {
 		j.file, err = j.open()
 	}
-	if err == nil { // a killed process may leave a part of a line
+	if err == nil { // a killed process may leave an incomplete line
 		err = j.file.Truncate(j.size)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	j.id = max(j.id, c.Now().UnixMilli(), 1) // which is ahead of events whose files were deleted
+	j.id = max(j.id, c.Now().UnixMilli(), 1) // the time exceeds the IDs of events whose files were deleted
 	return j, nil
 }
 
@@ -89,7 +91,7 @@ func (j *Journal) open() (*os.File, error) {
 	return os.OpenFile(filepath.Join(j.config.Dir, newFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 }
 
-// load reads the events of a file, none if there is none, and returns the size of its whole lines.
+// load reads the events of a file, which need not exist, and returns the size of its complete lines in bytes.
 func (j *Journal) load(base string) (int64, error) {
 	f, err := os.Open(filepath.Join(j.config.Dir, base))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +101,7 @@ func (j *Journal) load(base string) (int64, error) {
 		return 0, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, 2*maxFile)) // whichever program wrote it
+	text, err := io.ReadAll(io.LimitReader(f, 2*maxFile)) // limited, because another program may have written the file
 	for line := range bytes.Lines(text) {
 		var e api.Event
 		if line[len(line)-1] == '\n' && json.Unmarshal(line, &e) == nil && e.ID > 0 && ranks[e.Severity] > 0 {
@@ -118,7 +120,8 @@ func (j *Journal) add(e api.Event) {
 	}
 }
 
-// Append adds an event, unless it is of severity trace. After Close it does nothing.
+// Append stores an event and wakes followers. It ignores events of severity trace, and all events after Close.
+// It reports write errors to Config.Report.
 func (j *Journal) Append(event source.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -142,7 +145,7 @@ func (j *Journal) Append(event source.Event) {
 	j.news = make(chan struct{})
 }
 
-// write appends a line to the file. One that is full becomes the old one first.
+// write appends a line to the file. If the file is full, it is first renamed to the old file.
 func (j *Journal) write(line []byte) error {
 	if j.size+int64(len(line)) > maxFile {
 		err := os.Rename(j.file.Name(), filepath.Join(j.config.Dir, oldFile))
@@ -166,8 +169,7 @@ func (j *Journal) write(line []byte) error {
 	return nil
 }
 
-// Close makes the last events durable and ends [Journal.Follow]. Its error says
-// why the last events could not be written.
+// Close syncs the file to disk and ends [Journal.Follow]. It returns the error of the last write, if that failed.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -184,11 +186,11 @@ func (j *Journal) Close() error {
 
 // A Query selects events; zero fields select all.
 type Query struct {
-	Severity string // at least: trace, info, error; default info
-	Since    time.Time
-	After    int64                 // only those with a higher ID
-	Limit    int                   // the newest; 0 for all
-	Select   func(*api.Event) bool // what else has to hold, before events are counted; nil for nothing
+	Severity string                // least severity: trace, info or error; default info
+	Since    time.Time             // no events before that time
+	After    int64                 // only events with a higher ID
+	Limit    int                   // only that many of the newest matching events; 0 for all
+	Select   func(*api.Event) bool // further condition, applied before Limit; nil for none
 }
 
 // ranks orders severities.
@@ -197,7 +199,7 @@ var ranks = map[string]int{"trace": 1, "info": 2, "error": 3}
 // Read returns the events that a query selects, the oldest first.
 func (j *Journal) Read(q Query) []api.Event {
 	j.mu.Lock()
-	events := j.events[:len(j.events):len(j.events)] // which are not changed
+	events := j.events[:len(j.events):len(j.events)] // these elements are never modified
 	j.mu.Unlock()
 	from, _ := slices.BinarySearchFunc(events, q.After+1, func(e api.Event, id int64) int { return cmp.Compare(e.ID, id) })
 	var found []api.Event
@@ -213,9 +215,9 @@ func (j *Journal) Read(q Query) []api.Event {
 	return found
 }
 
-// Follow calls each with the events that a query selects, and then with those
-// that come, until ctx ends, which is no error. Its error wraps [fs.ErrClosed] when the
-// journal is closed. A caller that is slower than events are removed misses some.
+// Follow calls each with the existing events that a query selects, and then with each new one. It returns
+// nil when ctx ends, and an error that wraps [fs.ErrClosed] when the journal is closed. Events that are
+// removed from the journal before each was called with them are skipped.
 func (j *Journal) Follow(ctx context.Context, q Query, each func(api.Event)) error {
 	for {
 		j.mu.Lock()

@@ -81,7 +81,7 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// What was appended is there after a restart.
+// Appended events still exist after a restart, unchanged.
 func TestEventIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, journal.Config{Dir: dir})
@@ -98,7 +98,7 @@ func TestEventIsWhole(t *testing.T) {
 	}
 }
 
-// IDs grow across restarts, a clock that is set back, and the deletion of the files.
+// IDs increase even over restarts, if the clock is set back, and if the files are deleted.
 func TestIDsGrow(t *testing.T) {
 	dir := t.TempDir()
 	last := int64(0)
@@ -117,7 +117,7 @@ func TestIDsGrow(t *testing.T) {
 	}
 }
 
-// Two files have at most 16 MiB together, over restarts too, and the last 10,000 events are answered.
+// The two files have at most 16 MiB together, even over restarts, and the latest 10,000 events can be read.
 func TestRotation(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
@@ -141,7 +141,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// A process that was killed leaves a part of a line, or zeros after a crash of the system.
+// A killed process may leave an incomplete line, and a crash of the system zeros.
 func TestTornLine(t *testing.T) {
 	for name, tail := range map[string]string{
 		"part": `{"id":99,"sev`, "zeros": strings.Repeat("\x00", 5000), "whole but its line break": `{"id":9,"severity":"info","message":"torn"}`,
@@ -165,7 +165,7 @@ func TestTornLine(t *testing.T) {
 	}
 }
 
-// While nothing can be written, that is reported once, nothing old is removed, and events are answered.
+// While writing fails, the failure is reported once, no old events are removed, and events can be read.
 func TestDiskTakesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	var reports []error
@@ -177,7 +177,7 @@ func TestDiskTakesNothing(t *testing.T) {
 	}
 	away(dir, dir+".away")
 	lost := app(strings.Repeat("l", 30_000))
-	for range 300 { // more than fit into a file
+	for range 300 { // more events than fit into a file
 		j.Append(lost)
 	}
 	if len(reports) != 1 || !errors.Is(reports[0], fs.ErrNotExist) || !strings.Contains(reports[0].Error(), "events are lost") {
@@ -196,7 +196,7 @@ func TestDiskTakesNothing(t *testing.T) {
 	}
 }
 
-// Each of several callers that follow is told all, once and in order, across a restart.
+// Each of several followers gets all events once and in order, even over a restart.
 func TestFollow(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, journal.Config{Dir: dir})

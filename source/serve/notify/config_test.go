@@ -81,7 +81,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// secretMap has Secrets by NAMESPACE/NAME.
+// secretMap contains Secrets by NAMESPACE/NAME.
 type secretMap map[string]map[string]string
 
 func (m secretMap) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
@@ -127,7 +127,7 @@ func TestCredentials(t *testing.T) {
 	end(t, d)
 }
 
-// What a Secret lacks, and what a receiver answers, is said without what only they may know.
+// Errors about a Secret, and about the answer of a receiver, do not contain the secret itself.
 func TestErrorsHideSecrets(t *testing.T) {
 	const canary = "c4nary-s3cret"
 	echo := record(t, func(w http.ResponseWriter, r *http.Request) {

@@ -1,22 +1,21 @@
-// Package notify tells webhooks the events of sources, in the format of the
-// reference (reference A3): a POST of JSON that a notification-controller
-// takes. Its rules:
+// Package notify posts the events of sources to webhooks, in the JSON format of the reference
+// (reference A3), which a notification-controller accepts. Its rules:
 //
-//   - Events of severity trace are not told. A receiver of severity error is
-//     told errors only.
-//   - Emit returns at once: a receiver that hangs delays neither the sources
-//     nor another receiver. Each receiver is told in order, and at least once.
-//   - When there is no answer within Config.Timeout, no connection, or a status from 500 on other than
-//     501, the post is repeated after 1s, 2s, 4s and so on up to 30s, or as long as
-//     Retry-After asks for, at most 1m, each time plus up to a tenth of that, for 5m. Status 429 means that the
-//     receiver knows the event: it is dropped. Any other status than 200 to 299 is final, as is a redirect to another origin.
-//   - 256 events wait for each receiver; when there are more, the oldest
-//     information is dropped, or the oldest error when all are.
-//   - Every loss is reported, the next event that is delivered has the number of lost
-//     events in its metadata ([LostKey]), and Close returns it.
-//   - The URL of a receiver and its credentials are secrets: errors show a
-//     scheme and a host. Secrets are read anew for each post.
-//   - After Close no goroutine is left.
+//   - Events of severity trace are not posted. A receiver of severity error gets errors only.
+//   - Emit does not block: a receiver that hangs delays neither the sources nor other receivers.
+//     Each receiver gets its events in order, and each event at least once.
+//   - If there is no connection, no answer within Config.Timeout, or a status of 500 or more other
+//     than 501, the post is retried for 5m. The delays are 1s, 2s, 4s and so on up to 30s, or the
+//     time that Retry-After asks for, at most 1m, each lengthened at random by up to a tenth.
+//     Status 429 means that the receiver already has the event, so it is not posted again. All
+//     other statuses outside of 200 to 299 are final, and so is a redirect to another origin.
+//   - At most 256 events wait for each receiver. If there are more, the oldest event of severity
+//     info is dropped, or the oldest error if all are errors.
+//   - Every loss is reported. The metadata of the next delivered event contain the number of lost
+//     events ([LostKey]), and Close returns the losses as an error.
+//   - The URL of a receiver and its credentials are secrets: errors contain only scheme and host.
+//     Secrets are read anew for each post.
+//   - Close waits for all goroutines.
 package notify
 
 import (
@@ -39,18 +38,17 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// LostKey is the key of event metadata that says how many events before this one
-// the receiver was not told.
+// LostKey is the key of event metadata with the number of events that were lost for the receiver before this one.
 const LostKey = "event.headgate.dev/lost"
 
-// A Receiver is a webhook that is told events.
+// A Receiver is a webhook that gets events.
 type Receiver struct {
-	URL      string `json:"url,omitempty"`      // http or https; the key address of the Secret counts before it
-	Severity string `json:"severity,omitempty"` // info (default) or error: the least that is told
+	URL      string `json:"url,omitempty"`      // http or https; the key address of the Secret takes precedence
+	Severity string `json:"severity,omitempty"` // least severity: info (default) or error
 	Proxy    string `json:"proxy,omitempty"`    // URL: http, https, socks5 or socks5h
 
-	// SecretRef names a Secret with any of the keys address (a URL), token or
-	// bearerToken, or username and password, and headers, one "Name: value" a line.
+	// SecretRef names a Secret with any of the keys address (a URL), token or bearerToken, username and
+	// password, and headers (one "Name: value" per line).
 	SecretRef *SecretRef `json:"secretRef,omitempty"`
 	// CertSecretRef names a Secret with ca.crt, tls.crt and tls.key.
 	CertSecretRef *SecretRef `json:"certSecretRef,omitempty"`
@@ -62,8 +60,8 @@ type SecretRef struct {
 	Name      string `json:"name"`
 }
 
-// ParseReceiver reads a receiver as a command has it: its URL, for all events, or
-// error=URL. The error does not show the URL.
+// ParseReceiver parses a receiver on a command line: URL for all events, or SEVERITY=URL. The
+// error does not contain the URL.
 func ParseReceiver(text string) (Receiver, error) {
 	r := Receiver{URL: text}
 	if severity, rest, _ := strings.Cut(text, "="); ranks[severity] > 0 {
@@ -75,10 +73,10 @@ func ParseReceiver(text string) (Receiver, error) {
 	return r, nil
 }
 
-// Decode reads a file of receivers: one YAML or JSON document with the field receivers, a list.
+// Decode reads a file of receivers: one YAML or JSON document whose field receivers is a list.
 //
-// It is strict: unknown fields and values of the wrong type are errors. The error
-// joins what is wrong. Name is the file's, for errors.
+// It is strict: unknown fields and values of the wrong type are errors. The error joins all errors of
+// the document, and uses name as the name of the file.
 func Decode(name string, r io.Reader) ([]Receiver, error) {
 	s, err := document.Open(name, r)
 	if err != nil {
@@ -104,7 +102,7 @@ func Decode(name string, r io.Reader) ([]Receiver, error) {
 	return file.Receivers, nil
 }
 
-// check returns what is wrong with r, whose fields have a prefix in errors.
+// check returns the errors of r. Prefix precedes the names of fields in them.
 func (r *Receiver) check(prefix string) *document.Findings {
 	found, w := new(document.Findings), r.webhook()
 	w.Prefix = prefix
@@ -122,7 +120,7 @@ func (r *Receiver) webhook() *notify.Webhook {
 	}
 }
 
-// name returns what errors call the receiver: its URL may be a secret.
+// name returns the name of the receiver in errors, without its URL, which may be a secret.
 func (r *Receiver) name() string {
 	if u, err := url.Parse(r.URL); err == nil && u.Host != "" {
 		return "event receiver " + u.Scheme + "://" + u.Host
@@ -137,35 +135,34 @@ func (r *SecretRef) ref() notify.Ref {
 	return notify.Ref{Namespace: cmp.Or(r.Namespace, source.DefaultNamespace), Name: r.Name}
 }
 
-// A Config says which receivers are told what.
+// A Config configures a [Dispatcher].
 type Config struct {
 	Receivers  []Receiver
-	Secrets    source.Secrets                        // nil: a receiver that names a Secret is an error
-	Proxy      func(*http.Request) (*url.URL, error) // for receivers without one, as in [http.Transport]; nil for none
-	Instance   string                                // reportingInstance of the events, the name of the host
-	Controller string                                // reportingController of the events; "" for their own
+	Secrets    source.Secrets                        // if nil, posts to a receiver that names a Secret fail
+	Proxy      func(*http.Request) (*url.URL, error) // for receivers without a proxy, as in [http.Transport]; nil for none
+	Instance   string                                // reportingInstance of the events, such as the host name
+	Controller string                                // reportingController of the events; "" keeps that of each event
 	Timeout    time.Duration                         // of one post; default 5s
 
-	// Report is told of each event that was not delivered at the first attempt,
-	// and of events that are lost. Several goroutines may call it at once, and
-	// deliveries wait for it. Nil for nothing.
+	// Report is called with the error of each event whose first post failed, and for lost events.
+	// Several goroutines may call it at once, and deliveries wait for it; nil for none.
 	Report func(err error, lost bool)
-	// Delivered is told of each event that a receiver accepted. Several goroutines
-	// may call it at once; nil for nothing.
+	// Delivered is called with each event that a receiver accepted. Several goroutines may call it at
+	// once; nil for none.
 	Delivered func(source.Event)
 }
 
-// A Dispatcher tells receivers the events of sources. It is safe for concurrent use.
+// A Dispatcher posts the events of sources to receivers. It is safe for concurrent use.
 type Dispatcher struct {
 	queues notify.Dispatcher[source.Event]
 	pool   notify.Pool
 }
 
-// ranks orders severities; events of others are not told.
+// ranks orders severities; events of other severities are not posted.
 var ranks = map[string]int{"info": 1, "error": 2}
 
-// Start returns a dispatcher. It posts nothing and reads no Secrets; the error joins
-// what is wrong with the receivers. Its owner calls Close.
+// Start returns a running dispatcher, which the caller closes. It does not read the Secrets of the receivers yet.
+// The error joins the errors of the receivers.
 func Start(c Config) (*Dispatcher, error) {
 	d := new(Dispatcher)
 	d.queues.Report, d.queues.Delivered = c.Report, c.Delivered
@@ -196,9 +193,9 @@ func Start(c Config) (*Dispatcher, error) {
 	return d, nil
 }
 
-// post posts one event: one attempt.
+// post makes one attempt to post an event.
 func (c *Config) post(ctx context.Context, w *notify.Webhook, e source.Event, lost int) error {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, notify.Timeout)) // of the Secrets as well
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, notify.Timeout)) // includes reading the Secrets
 	defer cancel()
 	e.Instance, e.Controller = c.Instance, cmp.Or(c.Controller, e.Controller)
 	e.Timestamp = e.Timestamp.UTC().Truncate(time.Second)
@@ -216,22 +213,22 @@ func (c *Config) post(ctx context.Context, w *notify.Webhook, e source.Event, lo
 	if err == nil {
 		_, err = t.Post(ctx, body)
 	}
-	if refusal, ok := errors.AsType[*notify.Refusal](err); ok && refusal.Code == http.StatusTooManyRequests { // it knows the event
+	if refusal, ok := errors.AsType[*notify.Refusal](err); ok && refusal.Code == http.StatusTooManyRequests { // the receiver already has the event
 		return nil
 	}
 	return err
 }
 
-// Emit queues an event for each receiver that is to be told. It does not wait,
-// and keeps the event: its metadata must not be changed.
+// Emit queues an event for each receiver whose severity it reaches. It does not block. The caller must
+// not modify the metadata of the event afterwards.
 func (d *Dispatcher) Emit(e source.Event) {
 	if o := e.InvolvedObject; ranks[e.Severity] > 0 {
 		d.queues.Emit(e, fmt.Sprintf("%s of %s/%s/%s", e.Reason, o.Kind, o.Namespace, o.Name), ranks[e.Severity])
 	}
 }
 
-// Close delivers what is queued, until ctx ends. What waits for another attempt has
-// it at once. The error says for each receiver how many events were lost since Start.
+// Close delivers the queued events until ctx ends, and waits for all goroutines. An event that waits for a retry is
+// retried at once. The error says for each receiver how many events were lost since Start.
 func (d *Dispatcher) Close(ctx context.Context) error {
 	defer d.pool.Close()
 	return d.queues.Close(ctx)

@@ -26,7 +26,7 @@ func event(name, severity, reason, message string) source.Event {
 	}
 }
 
-// A recorder is a receiver that keeps what it is told.
+// A recorder is a receiver that records its requests.
 type recorder struct {
 	*httptest.Server
 	answer http.HandlerFunc // nil for 200
@@ -55,7 +55,7 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// told returns the messages of what was told, in order.
+// told returns the messages of the received events, in order.
 func (r *recorder) told(t *testing.T) string {
 	t.Helper()
 	r.mu.Lock()
@@ -69,7 +69,7 @@ func (r *recorder) told(t *testing.T) string {
 	return strings.Join(all, " ")
 }
 
-// begin starts a dispatcher whose posts may take as long as this machine needs.
+// begin starts a dispatcher whose timeout is so long that a slow machine does not matter.
 func begin(t *testing.T, c notify.Config) *notify.Dispatcher {
 	t.Helper()
 	c.Timeout = time.Hour
@@ -83,7 +83,7 @@ func end(t *testing.T, d *notify.Dispatcher) {
 	testenv.Equal(t, d.Close(t.Context()), nil)
 }
 
-// The format is the reference's, to the byte.
+// The body is byte for byte that of the reference.
 func TestFormat(t *testing.T) {
 	server := record(t, nil)
 	d := begin(t, notify.Config{Receivers: []notify.Receiver{{URL: server.URL + "/x?y=z"}}, Instance: "host-1"})
@@ -119,16 +119,17 @@ func TestSeverity(t *testing.T) {
 	}
 }
 
-// TestAnswers: an answer says whether the event is repeated, dropped or lost. The next event has the number of those that were lost.
+// TestAnswers checks that the status of an answer decides whether an event is retried, dropped or lost, and that the next
+// event contains the number of lost events.
 func TestAnswers(t *testing.T) {
 	for _, test := range []struct {
 		status  int
 		reports string // of the first event
 		posts   int
-		lost    string // as the second event says it
+		lost    string // in the metadata of the second event
 	}{
 		{202, "", 2, ""},
-		{429, "", 2, ""}, // the receiver knows it
+		{429, "", 2, ""}, // the receiver already has the event
 		{403, "lost: tell event receiver URL of NewArtifact of GitRepository/default/app, it is lost: post to URL: status 403 Forbidden: no; way", 2, "1"},
 		{503, "tell event receiver URL of NewArtifact of GitRepository/default/app, it is tried again: post to URL: status 503", 3, ""},
 	} {

@@ -1,4 +1,4 @@
-// What can be done with a source: reconcile, suspend, resume, copy.
+// Actions on a source: reconcile, suspend, resume, copy.
 
 import { path, post } from "./api.js";
 import { ask, field } from "./dialog.js";
@@ -10,14 +10,14 @@ export const target = (source, ...more) => path("sources", source.kind, source.n
 
 const outcomes = { __proto__: null, stored: "a new artifact was stored", unchanged: "nothing has changed", waiting: "it waits", failed: "failed", stalled: "stalled" };
 
-// result words how a run ended.
+// result describes in words how a run ended.
 export function result(run) {
   const words = outcomes[run.outcome] ?? inline(run.outcome);
   const more = run.error || (run.outcome === "stored" ? short(run.revision ?? "") : "") || run.why;
   return `${words} after ${span(1000 * run.took)}${more ? `: ${inline(more)}` : ""}`;
 }
 
-// settle says how a run that was asked for has ended, once a source tells that.
+// settle announces how a requested run ended, once the source shows that.
 export function settle(app, source) {
   const key = keyOf(source);
   if (!(source.last?.number >= app.asked.get(key))) return;
@@ -48,7 +48,7 @@ export async function reconcile(app, source) {
   }
 }
 
-let yourName = ""; // for a server without tokens
+let yourName = ""; // sent to a server that needs no tokens
 
 export function suspend(app, source, refuge) {
   return ask({
@@ -81,14 +81,15 @@ function tell(app, source, words) {
   app.announce(`${label(source)}: ${words}.`);
 }
 
-// can says what can be done with a source now.
+// can returns which actions are possible on a source now.
 export const can = (app, source) => app.mayChange() && source.phase !== "removed" && {
   reconcile: !source.suspended,
   suspend: !source.suspended,
   resume: Boolean(source.suspension),
 };
 
-// buttons are what can be done; refuge returns what has the focus when its button is gone.
+// buttons returns buttons for the possible actions; refuge returns the element that gets the focus when a focused
+// button disappears.
 export function buttons(app, source, busy, refuge) {
   const allowed = can(app, source);
   const make = (what, words, act, more) => allowed[what] &&
@@ -99,21 +100,21 @@ export function buttons(app, source, busy, refuge) {
     make("resume", "Resume", () => resume(app, source)));
 }
 
-// toggle suspends or resumes, whichever can be done.
+// toggle suspends or resumes, whichever is possible.
 export function toggle(app, source, refuge) {
   const allowed = can(app, source);
   if (allowed.resume) resume(app, source);
   else if (allowed.suspend) suspend(app, source, refuge);
 }
 
-// copier is a button that copies text.
+// copier returns a button that copies text.
 export const copier = (app, what, text) => button("Copy", async (event) => {
   const done = await copy(text);
   app.announce(done ? `The ${what} was copied.` : "This browser does not allow copying.");
   event.target.focus();
 }, { class: "quiet", "aria-label": `Copy the ${what}`, "data-action": `copy ${what}` });
 
-// copy works where there is no TLS as well, in the old way.
+// copy copies text. Without TLS it falls back to the deprecated way.
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);

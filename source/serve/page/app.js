@@ -1,5 +1,4 @@
-// The page of a server of sources: its views, the sources as they are now, and
-// whether that is so.
+// The page of a server of sources: its views, the current sources, and whether they are up to date.
 
 import { settle } from "./actions.js";
 import { read } from "./api.js";
@@ -13,7 +12,7 @@ import { Sources, tickBrief } from "./sources.js";
 import { exact } from "./words.js";
 
 const live = document.getElementById("live");
-const patience = 15_000; // milliseconds without news after which what is shown is old
+const patience = 15_000; // milliseconds without a connection after which the page counts as outdated
 
 let heard = 0; // when the stream was last open
 
@@ -22,7 +21,7 @@ const app = {
     app.setTitle();
     app.view?.changed?.();
   }),
-  asked: new Map(), // numbers of runs that were asked for, by the key of their source
+  asked: new Map(), // numbers of requested runs, by the key of their source
   stats: null,
   mayChange: () => app.session.may?.includes("change") ?? false,
   changed: () => app.view?.changed?.(),
@@ -35,7 +34,7 @@ const app = {
     if (name === "live") {
       heard = 0;
       app.sources.begin();
-      if (app.asked.size) app.asked.clear(); // another server counts runs anew
+      if (app.asked.size) app.asked.clear(); // a restarted server numbers runs anew
     } else if (name === "reconnecting") {
       heard ||= Date.now();
       grow(heard);
@@ -53,7 +52,7 @@ const app = {
   },
 };
 
-// grow says after a while that what is shown is as it was at a time.
+// grow shows after a while since when the page is outdated.
 async function grow(since) {
   await pause(Math.max(0, since + patience - Date.now()));
   if (heard !== since || !app.session) return;
@@ -68,7 +67,7 @@ async function loadStats() {
 
 const always = new AbortController().signal;
 every(1000, always, () => document.hidden || tickBrief());
-every(10_000, always, () => app.session && !document.hidden && !heard && app.refresh()); // defects are not told
+every(10_000, always, () => app.session && !document.hidden && !heard && app.refresh()); // the stream does not report defects
 listen(app);
 frame(app, [
   ["", 0, listView, "Sources"],

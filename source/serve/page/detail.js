@@ -1,5 +1,4 @@
-// One source: what it is, its artifact, conditions, runs, events, files and
-// document.
+// The view of one source: its fields, artifact, conditions, runs, events, files and document.
 
 import { buttons, copier, reconcile, result, target, toggle } from "./actions.js";
 import { read } from "./api.js";
@@ -15,8 +14,8 @@ const base = new URL("../", import.meta.url); // of the server
 
 const copied = (app, what, text) => text && h("span", { class: "copied" }, remote(text, "code"), " ", copier(app, what, text));
 
-// links are the paths of the artifact and of the pointer to the newest, below
-// the base that the page came from: it may differ from that of the URLs.
+// links returns the URLs of the artifact and of the pointer to the newest one, relative to the base URL from which
+// the page was loaded: that may differ from the base of the URLs in the status.
 function links({ artifact, url }) {
   const parts = artifact.path.split("/");
   const file = (url ?? "").split("/").pop();
@@ -26,10 +25,10 @@ function links({ artifact, url }) {
     file && parts.length > 2 && h("li", null, h("a", { href: at([...parts.slice(0, -2), decodeURIComponent(file)]), download: true }, "Newest artifact")));
 }
 
-// Hosts whose pages of repositories and commits are known: what is between the repository and the commit.
+// Hosts with known URLs of commit pages, with the path between repository and commit.
 const hosts = { __proto__: null, "github.com": "commit", "gitlab.com": "-/commit", "codeberg.org": "commit", "bitbucket.org": "commits" };
 
-// pageOf is the address of the page of a repository, "" when it is not known.
+// pageOf returns the URL of the web page of a repository, "" if it is not known.
 function pageOf({ kind, origin }) {
   const [, host, path] = /^(?:https|ssh):\/\/(?:[^/@]*@)?([^/:]+)\/([\w.~/-]+?)(?:\.git)?\/*$/.exec(origin) ?? [];
   return kind === "GitRepository" && host in hosts ? `https://${host}/${path}` : "";
@@ -63,7 +62,7 @@ const about = (app, source) => facts([
 const suspension = ({ suspension: by }) => by && h("p", { class: "note" },
   "Suspended ", ago(by.since), by.by && [" by ", remote(by.by, "actor")], by.reason && [": ", remote(by.reason)]);
 
-// troubles is what keeps a source from being as it should, in full.
+// troubles returns all problems of a source.
 const troubles = (source) => [
   suspension(source),
   !source.suspension && source.suspended && h("p", { class: "note" }, "Suspended by its document: spec.suspend is true."),
@@ -84,7 +83,7 @@ const stored = (app, { artifact, ...source }) => h("div", { class: "stack" },
     .map(([name, value]) => h("div", null, h("dt", null, remote(name, "code")), h("dd", null, remote(value))))),
   links({ artifact, ...source }));
 
-// What is good about a condition; others say what is going on, or wrong.
+// Condition types that are good if True; the others report activity or problems.
 const wanted = ["Ready", "ArtifactInStorage", "SourceVerified"];
 const truth = { __proto__: null, True: "good", False: "bad" };
 const looks = ({ type, status }) => (wanted.includes(type) && truth[status]) || (/Failed$/.test(type) && status === "True" ? "bad" : "off");
@@ -99,7 +98,7 @@ function conditionSection() {
       h("span", { class: "why" }, remote(condition.message)), ago(condition.lastTransitionTime),
     ],
   });
-  // What a run said that has ended is not going on any more.
+  // An ended run may leave the condition Reconciling, which is not shown then.
   const show = ({ conditions: all = [], phase }) => {
     const now = all.filter(({ type }) => type !== "Reconciling" || phase === "running");
     part.show(now, now.length ? "" : "There are none yet.");
@@ -129,7 +128,7 @@ function runSection(app, source) {
   };
 }
 
-// sourceView shows the source that is named so.
+// sourceView shows the source with the given name.
 export function sourceView(app, named) {
   const key = keyOf(named);
   const heading = h("h1", { tabindex: "-1" }, remote(named.kind), " ", remote(nameOf(named), "name"));
@@ -144,7 +143,7 @@ export function sourceView(app, named) {
   const text = h("pre", { class: "output", tabindex: "0", role: "region", "aria-label": "Document" });
   const tools = h("div", { class: "buttons" });
   const yaml = section("h2", "Document", tools, text);
-  let whole = {}; // as it was asked for: with what notices lack
+  let whole = {}; // the source with the fields that notices lack
   let digest = "";
   let timer = null;
 

@@ -1,4 +1,4 @@
-// Events: those of all sources, and those of one.
+// Events of all sources, and of one source.
 
 import { read } from "./api.js";
 import { field, select } from "./dialog.js";
@@ -9,7 +9,7 @@ import { inline } from "./words.js";
 
 const severities = { __proto__: null, trace: "off", info: "good", error: "bad" };
 
-// eventSection lists events, newest first: those that query selects.
+// eventSection lists the events that query selects, newest first.
 export function eventSection(app, level, query, before) {
   const one = Boolean(query.name);
   const columns = ["Time", "Severity", ...(one ? [] : ["Source"]), "Reason", "Message"];

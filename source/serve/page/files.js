@@ -1,4 +1,4 @@
-// The files of an artifact, when they are asked for.
+// The files of an artifact, loaded on request.
 
 import { target } from "./actions.js";
 import { read } from "./api.js";
@@ -6,20 +6,20 @@ import { field } from "./dialog.js";
 import { button, h, listing, remote } from "./dom.js";
 import { count, number } from "./words.js";
 
-const page = 500; // entries that are asked for at a time
-const most = 2000; // rows
+const page = 500; // entries per request
+const most = 2000; // maximum number of rows
 
 const units = ["KiB", "MiB", "GiB", "TiB"];
 
-// bytes words a number of bytes.
+// bytes formats a number of bytes.
 export function bytes(n) {
   if (n < 1024) return count(n, "byte");
   const power = Math.min(units.length, Math.floor(Math.log2(n) / 10));
   return `${number(n / 1024 ** power)} ${units[power - 1]}`;
 }
 
-// fileSection lists the files of the artifact of a source, a part at a time.
-// With a filter it reads on until there is enough to show.
+// fileSection lists the files of the artifact of a source, one part at a time. With a filter it loads more parts until
+// there are enough rows to show.
 export function fileSection(app, source) {
   const filter = h("input", { type: "search", autocomplete: "off", oninput: () => fill() });
   const box = field("Find a file", filter);
@@ -70,7 +70,7 @@ export function fileSection(app, source) {
   function fill() {
     if (reach) app.attempt(part, fillNow(++turn));
   }
-  // reset is for another artifact.
+  // reset empties the list when the artifact changes.
   function reset() {
     [files, next, ended] = [[], "", false];
     fill();

@@ -1,5 +1,5 @@
-// Keys that do something without a modifier, and the dialog that lists them.
-// They can be turned off, for those who speak to their computer.
+// Shortcut keys without a modifier, and the dialog that lists them. They can be turned off, because they get in the
+// way of speech input.
 
 import { button, h } from "./dom.js";
 
@@ -17,7 +17,7 @@ const all = [
 
 const stored = "headgate.keys";
 const load = () => { try { return localStorage.getItem(stored) !== "off"; } catch { return true; } };
-const save = (on) => { try { localStorage.setItem(stored, on ? "on" : "off"); } catch { /* it is for this page then */ } };
+const save = (on) => { try { localStorage.setItem(stored, on ? "on" : "off"); } catch { /* lasts until the page is closed */ } };
 
 function help(on, change) {
   const before = document.activeElement;
@@ -37,7 +37,7 @@ function help(on, change) {
   dialog.querySelector("button").focus();
 }
 
-// listen gives keys to the view: its keys, by their names.
+// listen passes keys to the current view, which has handlers by name of the key.
 export function listen(app) {
   let on = load();
   const show = () => help(on, (wanted) => save(on = wanted));

@@ -1,5 +1,5 @@
-// The list of all sources: found by text, kind, namespace and state, ordered,
-// and shown a page at a time. What was asked for is in the address.
+// The list of all sources: filtered by text, kind, namespace and state, sorted, and shown one page at a time. The URL
+// contains the filter and the order.
 
 import { buttons, copier, reconcile, toggle } from "./actions.js";
 import { field } from "./dialog.js";
@@ -7,9 +7,9 @@ import { button, h, listing, remote } from "./dom.js";
 import { brief, route, short, stateOf, states, why } from "./sources.js";
 import { count, number } from "./words.js";
 
-const size = 50; // sources on a page
+const size = 50; // sources per page
 
-// Columns, and what they are ordered by.
+// Columns, and their sort keys.
 const columns = [
   ["Source", "name", (entry) => entry.key],
   ["State", "state", (entry) => entry.rank],
@@ -20,7 +20,7 @@ const columns = [
   ["Action"],
 ];
 
-// find returns the entries with that text, kind and namespace.
+// find returns the entries that match a text, kind and namespace.
 function find(items, { q, kind, namespace }) {
   const words = q.toLowerCase().split(/\s+/).filter(Boolean);
   return [...items.values()].filter(({ source, text }) => (!kind || source.kind === kind) &&
@@ -35,7 +35,7 @@ function order(entries, sort) {
     .map(([, entry]) => entry);
 }
 
-// chooser is a drop-down list whose options follow what there is; known keeps what is chosen.
+// chooser returns a drop-down list whose options are updated by known, which keeps the chosen one.
 function chooser(name, chosen, change) {
   const node = h("select", { name, onchange: change });
   let had = null;
@@ -51,7 +51,7 @@ function chooser(name, chosen, change) {
   return { node, offer };
 }
 
-// stateButtons choose a state, and say how many sources are in each.
+// stateButtons returns buttons that choose a state and show the number of sources in it.
 function stateButtons(wanted, choose) {
   const nodes = new Map(["", ...Object.keys(states)].map((name) => [name, button("", () => choose(name), { class: "quiet", "data-state": name })]));
   const show = (entries) => {
@@ -67,7 +67,7 @@ function stateButtons(wanted, choose) {
   return { node: h("div", { class: "buttons", role: "group", "aria-label": "State" }, [...nodes.values()]), show };
 }
 
-// sortable makes buttons of the heads of columns.
+// sortable turns the column headings into buttons that sort.
 function sortable(part, wanted, change) {
   const heads = [...part.node.querySelectorAll("thead th")];
   const show = () => columns.forEach(([, name], i) => {
@@ -93,7 +93,7 @@ const revisionOf = (app, { source, open }, flip) => source.revision && h("span",
     remote(open ? source.revision : short(source.revision))),
   open && copier(app, "revision", source.revision));
 
-// defects is what is wrong with documents.
+// defects returns the section with the defects of documents.
 function defects() {
   const list = h("ul", { class: "failures" });
   const node = h("section", { class: "problem", hidden: true, "aria-label": "Problems in documents" }, h("h2", null, "Problems in documents"), list);
@@ -110,14 +110,14 @@ const busyness = ({ running, queued } = {}) => [running && `${number(running)} r
 export function listView(app, query) {
   const asked = (name) => query.get(name) ?? "";
   const wanted = { q: asked("q"), kind: asked("kind"), namespace: asked("namespace"), state: asked("state"), sort: asked("sort") || "state", page: Number(asked("page")) || 1 };
-  const opened = new Set(); // keys of those whose revision is shown in full
+  const opened = new Set(); // keys of the sources whose revision is shown in full
   let saving = null;
 
   const address = () => {
     const chosen = Object.entries(wanted).filter(([name, value]) => value && value !== { sort: "state", page: 1 }[name]);
     return `#/${chosen.length ? `?${new URLSearchParams(chosen)}` : ""}`;
   };
-  // keep has the address follow, a moment later: browsers count changes of addresses.
+  // keep updates the URL after a short delay, because browsers limit the rate of changes.
   const keep = () => {
     clearTimeout(saving);
     app.list = address();

@@ -1,9 +1,9 @@
-// The sources as the stream of changes tells them, and what they are in words.
+// The sources, kept current by the stream of changes, and their descriptions in words.
 
 import { badge, h, remote } from "./dom.js";
 import { exact, inline, when } from "./words.js";
 
-// States of a source, the worst first: what it is called, and how it looks.
+// States of a source, the worst first, with their names and styles.
 export const states = {
   __proto__: null,
   stalled: ["Stalled", "stop"],
@@ -15,7 +15,7 @@ export const states = {
 };
 const ranks = Object.keys(states);
 
-// What a source is doing besides, by its phase.
+// Additional activity of a source, by its phase.
 const doing = { __proto__: null, queued: ["queued", "warn"], running: ["running", "busy"], blocked: ["waits", "warn"] };
 
 export function stateName(source) {
@@ -33,10 +33,10 @@ export function stateOf(source) {
 
 export const nameOf = (source) => `${source.namespace}/${source.name}`;
 export const label = (source) => inline(`${source.kind} ${nameOf(source)}`);
-export const keyOf = (source) => [source.namespace, source.name, String(source.kind).replace(/^Helm/, "Pkg")].join("\n"); // in the order of names
+export const keyOf = (source) => [source.namespace, source.name, String(source.kind).replace(/^Helm/, "Pkg")].join("\n"); // sorts by namespace and name
 export const route = (source) => `#/sources/${[source.kind, source.namespace, source.name].map(encodeURIComponent).join("/")}`;
 
-// brief is a time in a table, by its largest unit.
+// largest formats a time for a table, with its largest unit only.
 const largest = (time) => when(time).replace(/(\d (day|days|h|min)) \d+ \w+/, "$1");
 export const brief = (time) => h("time", { class: "brief", datetime: time, title: exact(time) }, largest(time));
 
@@ -47,16 +47,16 @@ export function tickBrief() {
   }
 }
 
-// linkTo is a link to KIND/NAMESPACE/NAME.
+// linkTo returns a link to KIND/NAMESPACE/NAME.
 export function linkTo(words) {
   const [kind, namespace, ...name] = words.split("/");
   return h("a", { href: route({ kind, namespace, name: name.join("/") }) }, remote(words));
 }
 
-// word is a text without spaces, which is not broken unless it is very long.
+// word shows a text without spaces, which is not wrapped unless it is very long.
 export const word = (text) => h("span", { class: text?.length < 40 ? "word" : null }, remote(text));
 
-// why words in a line what keeps a source from being as it should.
+// why returns the problem of a source in one line.
 export function why(source) {
   const { suspension, blockers, last } = source;
   if (suspension) return [`Suspended${suspension.by ? " by " : ""}`, remote(suspension.by), suspension.reason && [": ", remote(suspension.reason)]];
@@ -68,14 +68,14 @@ export function why(source) {
   return source.missing ? "Its document is missing" : "";
 }
 
-// short is a revision with its long hexadecimal numbers cut.
+// short shortens the long hexadecimal numbers in a revision.
 export const short = (revision) => revision.replace(/\b([0-9a-f]{8})[0-9a-f]{12,}\b/g, "$1…");
 
 const time = (text) => Date.parse(text) || 0;
 
-// An entry is a source with what it is found and ordered by.
+// entry returns a source with the keys by which it is filtered and sorted.
 function entry(source) {
-  const { document, conditions, ...rest } = source; // those of one source alone are asked for
+  const { document, conditions, ...rest } = source; // fields that only the detail view needs; it requests them itself
   const state = stateName(source);
   return {
     source: rest,
@@ -89,10 +89,10 @@ function entry(source) {
   };
 }
 
-// Sources are those that the stream has told. Changes come in batches: changed
-// is called at most four times a second.
+// Sources contains the sources that the stream has reported. It batches changes: changed is called at most four times a
+// second.
 export class Sources {
-  #told = null; // keys that the stream has told since it is open, until it has told all
+  #told = null; // keys reported since the stream was opened; null once all were reported
   #timer = null;
   items = new Map();
   synced = false;
@@ -101,7 +101,7 @@ export class Sources {
     this.changed = changed;
   }
 
-  // begin is for a stream that has just opened, and will tell all.
+  // begin is called when a stream was opened, which will report all sources.
   begin() {
     this.#told = new Set();
   }
