@@ -294,7 +294,7 @@ func statusError(resp *http.Response) error {
 	switch status := resp.StatusCode; {
 	case statusErrors[status] != nil:
 		return fmt.Errorf("%w: %w", err, statusErrors[status])
-	case retry.Status(status), status == http.StatusRequestTimeout:
+	case retry.IsRetryable(status), status == http.StatusRequestTimeout:
 		after, _ := retry.After(resp.Header, time.Now())
 		return &transientError{err, after}
 	}

@@ -175,7 +175,7 @@ func (w *putWriter) Write(p []byte) (n int, err error) {
 		m, err := w.file.Write(p[n:])
 		w.hash.Write(p[n : n+m])
 		n += m
-		if !durable.NoSpace(err) || !w.store.shrinkCache(2) {
+		if !durable.IsNoSpace(err) || !w.store.shrinkCache(2) {
 			w.err = err
 		}
 	}
@@ -282,14 +282,14 @@ func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<2
 func (s *Store) WithRoom(do func() error) error {
 	err := do()
 	for _, share := range []int64{2, 1} {
-		if !durable.NoSpace(err) {
+		if !durable.IsNoSpace(err) {
 			return err
 		}
 		if s.shrinkCache(share) {
 			err = do()
 		}
 	}
-	if _, told := errors.AsType[*SpaceError](err); told || !durable.NoSpace(err) {
+	if _, told := errors.AsType[*SpaceError](err); told || !durable.IsNoSpace(err) {
 		return err
 	}
 	var stored int64

@@ -110,7 +110,7 @@ func newAccess(ctx context.Context, spec *source.BucketSpec, env source.Env, v *
 // transportConfig returns the transport settings for a server: the TLS settings of cert and
 // the proxy of proxy, which uses the same TLS settings. Both Secrets may be empty.
 func transportConfig(cert, proxy transport.Secret, env source.Env) (c transport.Config, err error) {
-	c = transport.Outside(env)
+	c = transport.ConfigFromEnv(env)
 	c.Settings = transport.Settings("cert", cert, proxy)
 	if cert.Name != "" {
 		c.TLS, err = transport.CertTLS(cert.Name, cert.Secret)

@@ -85,7 +85,7 @@ func (a *Access) ReadRefusal(resp *http.Response, hints map[string]string, secre
 	e := &StatusError{Status: resp.StatusCode}
 	e.After, _ = transport.RetryAfter(resp.Header, time.Now())
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // a partial message is still useful
-	transport.Finish(resp)
+	transport.DrainAndClose(resp)
 	if resp.Header.Get("Content-Encoding") != "" { // the body is compressed
 		text = nil
 	}

@@ -238,7 +238,7 @@ const operationFailed = "BucketOperationFailed"
 // one, and with the step and the reason of the condition unless err has them.
 func (o *Origin) failed(step source.Step, err error) error {
 	out := &source.StepError{Step: step, Reason: operationFailed}
-	if errors.Is(err, fs.ErrPermission) && is[*StatusError](err) || transport.Refusal(err) {
+	if errors.Is(err, fs.ErrPermission) && is[*StatusError](err) || transport.IsAuthFailure(err) {
 		out.Reason = "AuthenticationFailed"
 	}
 	if chosen, ok := errors.AsType[*source.StepError](err); ok {

@@ -42,9 +42,9 @@ func (u *chartRepository) close() {
 	}
 }
 
-func (u *chartRepository) find(ctx context.Context, name, want string) (*selected, error) {
-	at := redact.URL(u.http.at)
-	content := &reopening{open: func() (io.ReadCloser, error) { return u.index(ctx) }}
+func (u *chartRepository) find(ctx context.Context, name, want string) (*selectedVersion, error) {
+	at := redact.URL(u.http.baseURL)
+	content := &reopeningReader{open: func() (io.ReadCloser, error) { return u.index(ctx) }}
 	if _, err := content.Seek(0, io.SeekStart); err != nil {
 		return nil, stepError(source.StepResolve, indexFailed, err)
 	}
@@ -58,27 +58,27 @@ func (u *chartRepository) find(ctx context.Context, name, want string) (*selecte
 	case err != nil:
 		return nil, stepError(source.StepResolve, indexFailed, fmt.Errorf("index of %s: %w", at, err))
 	}
-	s := &selected{name: name, version: entry.Version, entry: entry}
+	s := &selectedVersion{name: name, version: entry.Version, entry: entry}
 	if entry.Digest != "" {
 		s.digest = "sha256:" + strings.ToLower(strings.TrimPrefix(entry.Digest, "sha256:"))
 	}
 	if s.identity = s.digest; s.identity == "" {
-		h, at := sha256.New(), *u.http.at
+		h, at := sha256.New(), *u.http.baseURL
 		at.User = nil // without credentials; the URL counts because entry URLs may be relative to it
-		transport.Note(h, at.String(), entry.Created.UTC().Format(time.RFC3339Nano))
-		transport.Note(h, entry.URLs...)
+		transport.HashInto(h, at.String(), entry.Created.UTC().Format(time.RFC3339Nano))
+		transport.HashInto(h, entry.URLs...)
 		s.identity = hex.EncodeToString(h.Sum(nil))
 	}
 	return s, nil
 }
 
-// reopening is an io.ReadSeeker that seeks to the start by opening its content again.
-type reopening struct {
+// reopeningReader is an io.ReadSeeker that seeks to the start by opening its content again.
+type reopeningReader struct {
 	open func() (io.ReadCloser, error)
 	io.ReadCloser
 }
 
-func (r *reopening) Seek(int64, int) (int64, error) {
+func (r *reopeningReader) Seek(int64, int) (int64, error) {
 	again, err := r.open()
 	if err != nil {
 		return 0, err
@@ -92,7 +92,7 @@ func (r *reopening) Seek(int64, int) (int64, error) {
 
 // fetch implements upstream. It verifies the chart first if the repository requires it and
 // verify was not called.
-func (u *chartRepository) fetch(ctx context.Context, s *selected) (*bundle.Chart, error) {
+func (u *chartRepository) fetch(ctx context.Context, s *selectedVersion) (*bundle.Chart, error) {
 	if s.verified == nil && u.repo.Spec.Verify != nil {
 		if _, err := u.verify(ctx, s, nil); err != nil {
 			return nil, err
@@ -101,11 +101,11 @@ func (u *chartRepository) fetch(ctx context.Context, s *selected) (*bundle.Chart
 	c := s.verified
 	if s.verified = nil; c == nil {
 		digest := s.digest
-		if u.http.local != "" {
+		if u.http.localDir != "" {
 			digest = "" // local files are not cached
 		}
 		var err error
-		c, err = u.fromCache(ctx, s, digest, string(u.http.print[:]), func() (*bundle.Chart, error) {
+		c, err = u.fromCache(ctx, s, digest, string(u.http.fingerprint[:]), func() (*bundle.Chart, error) {
 			got, err := u.download(ctx, s)
 			return got.Chart, err
 		})
@@ -116,18 +116,18 @@ func (u *chartRepository) fetch(ctx context.Context, s *selected) (*bundle.Chart
 	s.pin.Version, s.pin.Digest = s.version, c.Digest
 	for _, text := range s.entry.URLs { // a cached chart gets the first usable URL, which download would try first
 		if at, err := u.resolve(text); err == nil && s.pin.URL == "" {
-			s.pin.URL = u.spell(at)
+			s.pin.URL = u.lockURL(at)
 		}
 	}
 	return c, nil
 }
 
-// spell returns a URL in the form that locks hold: without user information, and without
+// lockURL returns a URL in the form that locks hold: without user information, and without
 // the query of the repository, which resolve adds.
-func (u *chartRepository) spell(at *url.URL) string {
+func (u *chartRepository) lockURL(at *url.URL) string {
 	to := *at
 	to.User = nil
-	if query := u.http.at.RawQuery; query != "" && transport.SameOrigin(at, u.http.at) {
+	if query := u.http.baseURL.RawQuery; query != "" && transport.SameOrigin(at, u.http.baseURL) {
 		to.RawQuery = strings.TrimSuffix(strings.TrimSuffix(to.RawQuery, query), "&")
 	}
 	return to.String()
@@ -138,8 +138,8 @@ const (
 	maxAddress = 8 << 10 // bytes of one URL
 )
 
-// A download is a chart with the URL that it came from.
-type download struct {
+// A downloadedChart is a chart with the URL that it came from.
+type downloadedChart struct {
 	*bundle.Chart
 	from *url.URL
 	prov []byte // provenance file that came with it, nil for none
@@ -147,12 +147,12 @@ type download struct {
 
 // download tries the URLs of the entry in order and returns the first chart that matches
 // the index.
-func (u *chartRepository) download(ctx context.Context, s *selected) (download, error) {
+func (u *chartRepository) download(ctx context.Context, s *selectedVersion) (downloadedChart, error) {
 	var failed error
 	for _, text := range s.entry.URLs[:min(len(s.entry.URLs), maxURLs)] {
-		got, err := u.try(ctx, s, text)
+		got, err := u.downloadFrom(ctx, s, text)
 		if err == nil {
-			s.pin.URL = u.spell(got.from)
+			s.pin.URL = u.lockURL(got.from)
 			return got, nil
 		}
 		if failed != nil {
@@ -162,11 +162,11 @@ func (u *chartRepository) download(ctx context.Context, s *selected) (download, 
 			break
 		}
 	}
-	return download{}, stepError(source.StepFetch, pullFailed, fmt.Errorf("chart %s %s: %w", s.name, s.version, failed))
+	return downloadedChart{}, stepError(source.StepFetch, pullFailed, fmt.Errorf("chart %s %s: %w", s.name, s.version, failed))
 }
 
-// try downloads the chart from one URL. Errors name the URL.
-func (u *chartRepository) try(ctx context.Context, s *selected, text string) (got download, err error) {
+// downloadFrom downloads the chart from one URL. Errors name the URL.
+func (u *chartRepository) downloadFrom(ctx context.Context, s *selectedVersion, text string) (got downloadedChart, err error) {
 	at, err := u.resolve(text)
 	if err != nil {
 		return got, err
@@ -174,7 +174,7 @@ func (u *chartRepository) try(ctx context.Context, s *selected, text string) (go
 	if at.Scheme == "oci" {
 		return u.pullFrom(ctx, s, at)
 	}
-	if s.digest == "" && at.Scheme == "http" && u.http.at.Scheme == "https" {
+	if s.digest == "" && at.Scheme == "http" && u.http.baseURL.Scheme == "https" {
 		return got, errors.New("it leads from https to http, and the index has no digest to compare it with")
 	}
 	got.from = at
@@ -197,11 +197,11 @@ func (u *chartRepository) resolve(text string) (*url.URL, error) {
 		return nil, fmt.Errorf("URL %.100q cannot be read", redact.String(text))
 	}
 	relative := !to.IsAbs() || u.env.Pin != nil // a lock holds relative URLs in resolved form
-	at := u.http.at.ResolveReference(to)
+	at := u.http.baseURL.ResolveReference(to)
 	if relative {
 		at.RawQuery = to.RawQuery
-		if transport.SameOrigin(at, u.http.at) && u.http.at.RawQuery != "" {
-			at.RawQuery = strings.Trim(to.RawQuery+"&"+u.http.at.RawQuery, "&")
+		if transport.SameOrigin(at, u.http.baseURL) && u.http.baseURL.RawQuery != "" {
+			at.RawQuery = strings.Trim(to.RawQuery+"&"+u.http.baseURL.RawQuery, "&")
 		}
 	}
 	at.Fragment, at.RawFragment = "", ""
@@ -219,12 +219,12 @@ func (u *chartRepository) resolve(text string) (*url.URL, error) {
 
 // receive reads the chart from content and compares its digest with the index, and its name
 // and version with the selection.
-func (u *chartRepository) receive(s *selected, size int64, content io.Reader) (*bundle.Chart, error) {
+func (u *chartRepository) receive(s *selectedVersion, size int64, content io.Reader) (*bundle.Chart, error) {
 	c, err := s.read(content, size, u.env.Limits)
 	if err != nil {
 		return nil, err
 	}
-	if err = s.promised(c.Digest); err == nil {
+	if err = s.checkDigest(c.Digest); err == nil {
 		err = s.check(c)
 	}
 	if err != nil {
@@ -234,8 +234,8 @@ func (u *chartRepository) receive(s *selected, size int64, content io.Reader) (*
 	return c, nil
 }
 
-// promised returns an error unless digest is that of the index, or the index has none.
-func (s *selected) promised(digest string) error {
+// checkDigest returns an error unless digest is that of the index, or the index has none.
+func (s *selectedVersion) checkDigest(digest string) error {
 	if s.digest == "" || s.digest == digest {
 		return nil
 	}
@@ -252,8 +252,8 @@ func (u *chartRepository) get(ctx context.Context, at *url.URL, step string, use
 		}
 		return nil
 	}
-	if path, below := strings.CutPrefix(at.Path, u.http.at.Path); below && u.http.local != "" && transport.SameOrigin(at, u.http.at) {
-		file, err := openLocal(u.http.local, path)
+	if path, below := strings.CutPrefix(at.Path, u.http.baseURL.Path); below && u.http.localDir != "" && transport.SameOrigin(at, u.http.baseURL) {
+		file, err := openLocal(u.http.localDir, path)
 		if err != nil {
 			return err
 		}
@@ -271,7 +271,7 @@ func (u *chartRepository) get(ctx context.Context, at *url.URL, step string, use
 // pullFrom pulls the chart at an oci URL of the index. It uses the credentials of the
 // PkgRepository of the namespace that has this URL; without such an object it pulls
 // anonymously.
-func (u *chartRepository) pullFrom(ctx context.Context, s *selected, at *url.URL) (got download, err error) {
+func (u *chartRepository) pullFrom(ctx context.Context, s *selectedVersion, at *url.URL) (got downloadedChart, err error) {
 	if at.User != nil || at.RawQuery != "" {
 		return got, fmt.Errorf("URL %s of a chart: want oci://HOST/PATH:TAG, without user information and query", redact.URL(at))
 	}
@@ -284,7 +284,7 @@ func (u *chartRepository) pullFrom(ctx context.Context, s *selected, at *url.URL
 		return got, fmt.Errorf("URL %s of a chart: %w", redact.URL(at), err)
 	}
 	reference := cmp.Or(named.Reference, strings.ReplaceAll(s.version, "+", "_"))
-	repo, err := u.repository(ctx, func(_ *source.PkgRepository, have string) bool {
+	repo, err := u.findRepository(ctx, func(_ *source.PkgRepository, have string) bool {
 		return strings.HasPrefix(have, "oci://") && strings.HasPrefix(where, have+"/")
 	})
 	if err != nil {
@@ -292,9 +292,9 @@ func (u *chartRepository) pullFrom(ctx context.Context, s *selected, at *url.URL
 	}
 	var by *oci.NetworkGuard
 	if repo == nil {
-		repo = anonymous(where)
+		repo = anonymousRepository(where)
 		repo.Spec.Timeout = u.repo.Spec.Timeout
-		by = u.http.names
+		by = u.http.indexGuard
 	}
 	from, err := u.connect(ctx, repo, where, u.env, by)
 	if err != nil {
@@ -313,7 +313,7 @@ func (u *chartRepository) pullFrom(ctx context.Context, s *selected, at *url.URL
 		return got, err
 	}
 	if s.digest != subject.Digest.String() {
-		if err := s.promised(got.Digest); err != nil {
+		if err := s.checkDigest(got.Digest); err != nil {
 			got.Close()
 			return got, fmt.Errorf("%s: %w", where, err)
 		}

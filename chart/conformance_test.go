@@ -23,13 +23,13 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// hurry shortens the timeout of the source until the upstream is repaired.
-func hurry(up sourcetest.Upstream) { up.(*chartServer).timeout(250 * time.Millisecond) }
+// shortenTimeout shortens the timeout of the source until the upstream is repaired.
+func shortenTimeout(up sourcetest.Upstream) { up.(*chartServer).timeout(250 * time.Millisecond) }
 
-// conforming describes charts whose upstreams are chartServers.
-func conforming(t *testing.T, said string, open func(*testing.T) *chartServer, edit func(*sourcetest.Kind)) {
+// runConformance runs the suite with charts whose upstreams are chartServers.
+func runConformance(t *testing.T, said string, open func(*testing.T) *chartServer, edit func(*sourcetest.Kind)) {
 	k := sourcetest.Kind{
-		Name: "PkgChart", Dir: under, EventReason: said, ShortenTimeout: hurry,
+		Name: "PkgChart", Dir: treeDir, EventReason: said, ShortenTimeout: shortenTimeout,
 		Open:   func(tb sourcetest.TB) sourcetest.Upstream { return open(tb.(*testing.T)) },
 		Drift:  func(obj source.Object) { obj.(*source.PkgChart).Spec.ValuesFiles = []string{"values.yaml"} },
 		Stalls: []sourcetest.Defect{sourcetest.StallFetch},
@@ -38,7 +38,7 @@ func conforming(t *testing.T, said string, open func(*testing.T) *chartServer, e
 	sourcetest.Run(t, k)
 }
 
-func stalls(d sourcetest.Defect, condition, reason, message string) sourcetest.Failure {
+func stalledFailure(d sourcetest.Defect, condition, reason, message string) sourcetest.Failure {
 	return sourcetest.Failure{Defect: d, Outcome: source.Stalled, Condition: condition, Reason: reason, Message: message}
 }
 
@@ -46,12 +46,12 @@ func TestConformanceOfCharts(t *testing.T) {
 	t.Run("directory", func(t *testing.T) {
 		t.Parallel()
 		open := func(t *testing.T) *chartServer { return inTree(t, new(source.GitRepository), false) }
-		conforming(t, "ChartPackageSucceeded", open, func(k *sourcetest.Kind) {
+		runConformance(t, "ChartPackageSucceeded", open, func(k *sourcetest.Kind) {
 			k.ReadsContent = true
 			k.Failures = []sourcetest.Failure{
-				stalls(sourcetest.Gone, "FetchFailed", "InvalidChartReference", "elsewhere"),
-				stalls(sourcetest.Invalid, "BuildFailed", "ValuesFilesError", "must not lead out"),
-				stalls(noValues, "BuildFailed", "ValuesFilesError", "absent.yaml"),
+				stalledFailure(sourcetest.Gone, "FetchFailed", "InvalidChartReference", "elsewhere"),
+				stalledFailure(sourcetest.Invalid, "BuildFailed", "ValuesFilesError", "must not lead out"),
+				stalledFailure(noValues, "BuildFailed", "ValuesFilesError", "absent.yaml"),
 				{Defect: sourcetest.Waits, Outcome: source.Waiting, Condition: "FetchFailed", Reason: "SourceUnavailable", Message: "GitRepository/apps/absent"},
 				sourcetest.Fails(sourcetest.Truncated, "ChartPullError", "GitRepository/apps/src"),
 			}
@@ -64,26 +64,26 @@ func TestConformanceOfCharts(t *testing.T) {
 			obj.Spec.LayerSelector = &source.OCILayerSelector{Operation: source.LayerCopy}
 			return inTree(t, obj, true)
 		}
-		conforming(t, "ChartPullSucceeded", open, func(k *sourcetest.Kind) {
+		runConformance(t, "ChartPullSucceeded", open, func(k *sourcetest.Kind) {
 			k.ReadsContent, k.Variant = true, true
 			k.Hostile = []string{"../../up", "a/../../../up", "/absolute", `a\b`, ".."}
 			k.Failures = []sourcetest.Failure{
-				stalls(sourcetest.Gone, "FetchFailed", "InvalidChartReference", "elsewhere"),
+				stalledFailure(sourcetest.Gone, "FetchFailed", "InvalidChartReference", "elsewhere"),
 				sourcetest.Fails(sourcetest.Truncated, "ChartPullError", "OCIRepository/apps/src"),
 			}
 		})
 	})
 	t.Run("index", func(t *testing.T) {
 		t.Parallel()
-		conforming(t, "ChartPullSucceeded", inIndex, func(k *sourcetest.Kind) {
+		runConformance(t, "ChartPullSucceeded", inIndex, func(k *sourcetest.Kind) {
 			k.Hostile = []string{"../../up", "a/../../../up", "/absolute", `a\b`, ".."}
 			k.Stalls = []sourcetest.Defect{sourcetest.StallFetch, "stall before"}
 			k.Failures = []sourcetest.Failure{
-				stalls(sourcetest.Gone, "FetchFailed", "InvalidChartReference", "elsewhere"),
-				stalls(noVersion, "FetchFailed", "InvalidChartReference", "^7"),
-				stalls(badName, "FetchFailed", "InvalidChartReference", "../app"),
-				stalls(noValues, "BuildFailed", "ValuesFilesError", "absent.yaml"),
-				stalls(sourcetest.Invalid, "FetchFailed", "UnsupportedSourceKind", "Secret"),
+				stalledFailure(sourcetest.Gone, "FetchFailed", "InvalidChartReference", "elsewhere"),
+				stalledFailure(noVersion, "FetchFailed", "InvalidChartReference", "^7"),
+				stalledFailure(badName, "FetchFailed", "InvalidChartReference", "../app"),
+				stalledFailure(noValues, "BuildFailed", "ValuesFilesError", "absent.yaml"),
+				stalledFailure(sourcetest.Invalid, "FetchFailed", "UnsupportedSourceKind", "Secret"),
 				sourcetest.Fails(sourcetest.NoSecret, "AuthenticationFailed", "apps/login"),
 				sourcetest.Fails(wrongLogin, "AuthenticationFailed", "401"),
 				sourcetest.Fails(sourcetest.Denied, "AuthenticationFailed", "403"),
@@ -98,13 +98,13 @@ func TestConformanceOfCharts(t *testing.T) {
 	t.Run("registry", func(t *testing.T) {
 		t.Parallel()
 		open := func(t *testing.T) *chartServer { return inRegistry(t, false) }
-		conforming(t, "ChartPullSucceeded", open, func(k *sourcetest.Kind) {
+		runConformance(t, "ChartPullSucceeded", open, func(k *sourcetest.Kind) {
 			k.Stalls = []sourcetest.Defect{sourcetest.StallResolve, sourcetest.StallFetch, "stall manifest"}
 			k.Failures = []sourcetest.Failure{
 				sourcetest.Fails(sourcetest.Gone, "ChartPullError", "elsewhere"),
 				sourcetest.Fails(noVersion, "ChartPullError", "^7"),
-				stalls(badName, "FetchFailed", "InvalidChartReference", "../app"),
-				stalls(noValues, "BuildFailed", "ValuesFilesError", "absent.yaml"),
+				stalledFailure(badName, "FetchFailed", "InvalidChartReference", "../app"),
+				stalledFailure(noValues, "BuildFailed", "ValuesFilesError", "absent.yaml"),
 				sourcetest.Fails(sourcetest.NoSecret, "AuthenticationFailed", "apps/login"),
 				sourcetest.Fails(sourcetest.Denied, "AuthenticationFailed", "403"),
 				sourcetest.Fails(sourcetest.Leaking, "ChartPullError", "400"),
@@ -120,7 +120,7 @@ func TestConformanceOfCharts(t *testing.T) {
 		refused := func(d sourcetest.Defect, reason, message string) sourcetest.Failure {
 			return sourcetest.Failure{Defect: d, Outcome: source.Failed, Condition: "SourceVerified", Reason: reason, Message: message}
 		}
-		conforming(t, "ChartPullSucceeded", open, func(k *sourcetest.Kind) {
+		runConformance(t, "ChartPullSucceeded", open, func(k *sourcetest.Kind) {
 			k.Variant, k.Verifies = true, true
 			k.Failures = []sourcetest.Failure{
 				refused(sourcetest.Forged, "ChartVerificationError", "signature of something else"),
@@ -134,12 +134,12 @@ func TestConformanceOfCharts(t *testing.T) {
 // chartCanary is a password that must not appear anywhere.
 const chartCanary = "cAnArY-passw0rd/+="
 
-// under is the directory of a chart that holds the tree published by the suite.
-const under = "app/files"
+// treeDir is the directory of a chart that holds the tree published by the suite.
+const treeDir = "app/files"
 
-// wrapped returns the files of version of a chart that holds tree. Names of tree are not
+// chartWithTree returns the files of version of a chart that holds tree. Names of tree are not
 // cleaned, so that they may lead out of the chart.
-func wrapped(dir, version string, tree fstest.MapFS) fstest.MapFS {
+func chartWithTree(dir, version string, tree fstest.MapFS) fstest.MapFS {
 	all := files(dir+"/Chart.yaml", "apiVersion: v2\nname: app\nversion: "+version+"\n", dir+"/values.yaml", "a: 1\n")
 	for name, file := range tree {
 		if !path.IsAbs(name) {
@@ -158,13 +158,13 @@ type chartServer struct {
 	version string // published version
 	defect  sourcetest.Defect
 	opened  int64         // how often an artifact was opened
-	met     chan struct{} // closed once reading an artifact stalls
+	stalled chan struct{} // closed once reading an artifact stalls
 
-	publish func(d *chartServer, before string, tree fstest.MapFS) error // publishes d.version in place of before
-	spoil   func(defect sourcetest.Defect) <-chan struct{}
-	traffic func() sourcetest.Traffic
-	object  func(s *source.PkgChartSpec, defect sourcetest.Defect)
-	source  source.Object
+	publish     func(d *chartServer, before string, tree fstest.MapFS) error // publishes d.version in place of before
+	breakServer func(defect sourcetest.Defect) <-chan struct{}
+	traffic     func() sourcetest.Traffic
+	object      func(s *source.PkgChartSpec, defect sourcetest.Defect)
+	source      source.Object
 }
 
 func newChartServer(t *testing.T, obj source.Object) *chartServer {
@@ -194,11 +194,11 @@ func versionOf(tree fstest.MapFS) string {
 func (d *chartServer) Break(defect sourcetest.Defect) <-chan struct{} {
 	d.defect = defect
 	d.timeout(time.Minute)
-	if d.spoil != nil {
-		return d.spoil(defect)
+	if d.breakServer != nil {
+		return d.breakServer(defect)
 	}
-	d.met = make(chan struct{})
-	return d.met
+	d.stalled = make(chan struct{})
+	return d.stalled
 }
 
 // timeout sets the timeout of the source.
@@ -215,7 +215,7 @@ func (d *chartServer) timeout(to time.Duration) {
 
 func (d *chartServer) Object() source.Object {
 	ref := source.ReferenceTo(d.source)
-	c := made(ref.Kind+"/"+ref.Name, "app", func(s *source.PkgChartSpec) {
+	c := newPkgChart(ref.Kind+"/"+ref.Name, "app", func(s *source.PkgChartSpec) {
 		if d.object != nil {
 			d.object(s, d.defect)
 		}
@@ -243,7 +243,7 @@ func (d *chartServer) Secrets() []string {
 func (d *chartServer) Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, error) {
 	d.opened++
 	r, err := d.Inventory.Open(ctx, a)
-	if err == nil && d.spoil == nil && (d.defect == sourcetest.StallFetch || d.defect == sourcetest.Truncated) {
+	if err == nil && d.breakServer == nil && (d.defect == sourcetest.StallFetch || d.defect == sourcetest.Truncated) {
 		r = &truncatedArtifact{ReadCloser: r, d: d, ctx: ctx}
 	}
 	return r, err
@@ -265,7 +265,7 @@ func (s *truncatedArtifact) Read(p []byte) (int, error) {
 	if s.d.defect == sourcetest.Truncated {
 		return 0, io.ErrUnexpectedEOF
 	}
-	close(s.d.met)
+	close(s.d.stalled)
 	<-s.ctx.Done()
 	return 0, context.Cause(s.ctx)
 }
@@ -290,7 +290,7 @@ func inTree(t *testing.T, obj source.Object, whole bool) *chartServer {
 	d := newChartServer(t, obj)
 	d.publish = func(d *chartServer, _ string, tree fstest.MapFS) error {
 		version := d.version
-		all := wrapped("app", version, tree)
+		all := chartWithTree("app", version, tree)
 		if !whole {
 			all["README.md"] = &fstest.MapFile{}
 		}
@@ -340,7 +340,7 @@ func inIndex(t *testing.T) *chartServer {
 		version := d.version
 		d.secrets["apps/login"] = good
 		server.Remove("app", before)
-		server.Put(testenv.ChartVersion{Name: "app", Version: version, Archive: testenv.TarGzip(t, wrapped("app", version, tree)).Data})
+		server.Put(testenv.ChartVersion{Name: "app", Version: version, Archive: testenv.TarGzip(t, chartWithTree("app", version, tree)).Data})
 		return d.refresh()
 	}
 	defects := map[sourcetest.Defect]*testenv.Defect{
@@ -353,7 +353,7 @@ func inIndex(t *testing.T) *chartServer {
 		"no file":             {Phase: testenv.GetChart, Status: http.StatusNotFound},
 		"stall before":        {Phase: testenv.GetChart, Do: testenv.Stall, After: -1},
 	}
-	d.spoil = func(defect sourcetest.Defect) <-chan struct{} {
+	d.breakServer = func(defect sourcetest.Defect) <-chan struct{} {
 		d.secrets["apps/login"] = good
 		switch defect {
 		case sourcetest.NoSecret:
@@ -411,7 +411,7 @@ func inRegistry(t *testing.T, signed bool) *chartServer {
 			}
 			subject := g.Push("team/app", version, testenv.Manifest{
 				Config: &testenv.Blob{MediaType: "application/vnd.cncf.helm.config.v1+json", Data: []byte("{}")},
-				Layers: []testenv.Blob{{MediaType: "application/vnd.cncf.helm.chart.content.v1.tar+gzip", Data: testenv.TarGzip(t, wrapped("app", name, tree)).Data}},
+				Layers: []testenv.Blob{{MediaType: "application/vnd.cncf.helm.chart.content.v1.tar+gzip", Data: testenv.TarGzip(t, chartWithTree("app", name, tree)).Data}},
 			})
 			switch claimed := subject.Digest; {
 			case !signed:
@@ -438,7 +438,7 @@ func inRegistry(t *testing.T, signed bool) *chartServer {
 		flipped:                 {Phase: testenv.GetBlob, Do: testenv.Flip, After: 100},
 		"stall manifest":        {Phase: testenv.GetManifest, Do: testenv.Stall, After: 20},
 	}
-	d.spoil = func(defect sourcetest.Defect) <-chan struct{} {
+	d.breakServer = func(defect sourcetest.Defect) <-chan struct{} {
 		d.secrets["apps/login"], d.secrets["apps/keys"] = good, keys
 		switch defect {
 		case sourcetest.NoSecret:

@@ -25,14 +25,14 @@ import (
 // inputs holds the sources of a chart, in the order of its plan, and their open trees.
 type inputs struct {
 	*Origin
-	ref        source.Reference      // source that holds the chart
-	repository *source.PkgRepository // that source if it is a PkgRepository, else nil
-	copies     bool                  // that source is an OCIRepository whose artifact is an unchanged layer
-	timeout    time.Duration         // of that source
-	needs      []source.Reference
-	artifacts  []artifact.Artifact       // one for each of needs; zero for a registry
-	values     []source.ValuesFile       // spec.valuesFiles
-	trees      map[string]*artifact.Tree // by digest, each opened once
+	ref         source.Reference      // source that holds the chart
+	repository  *source.PkgRepository // that source if it is a PkgRepository, else nil
+	copiedLayer bool                  // that source is an OCIRepository whose artifact is an unchanged layer
+	timeout     time.Duration         // of that source
+	needs       []source.Reference
+	artifacts   []artifact.Artifact       // one for each of needs; zero for a registry
+	values      []source.ValuesFile       // spec.valuesFiles
+	trees       map[string]*artifact.Tree // by digest, each opened once
 }
 
 // inputs looks up the sources of the chart.
@@ -50,7 +50,7 @@ func (o *Origin) inputs(ctx context.Context) (*inputs, error) {
 		return nil, badValues(err)
 	}
 	if o.chart.Spec.Verify != nil && ref.Kind != "PkgRepository" {
-		return nil, transport.Unverified(invalid(fmt.Errorf("spec.verify applies only to charts of a PkgRepository: let %s verify what it holds", o.chart.Head().Spell(ref))))
+		return nil, transport.VerificationError(invalid(fmt.Errorf("spec.verify applies only to charts of a PkgRepository: let %s verify what it holds", o.chart.Head().Spell(ref))))
 	}
 	in := &inputs{Origin: o, ref: ref, needs: o.chart.Plan().Needs, values: values, trees: map[string]*artifact.Tree{}}
 	needed, err := source.Needed(ctx, o.chart, o.env.Sources)
@@ -67,7 +67,7 @@ func (o *Origin) inputs(ctx context.Context) (*inputs, error) {
 		limit = obj.Spec.Timeout
 	case *source.OCIRepository:
 		limit = obj.Spec.Timeout
-		in.copies = obj.Spec.LayerSelector != nil && obj.Spec.LayerSelector.Operation == source.LayerCopy
+		in.copiedLayer = obj.Spec.LayerSelector != nil && obj.Spec.LayerSelector.Operation == source.LayerCopy
 	}
 	in.timeout = cmp.Or(time.Duration(limit), defaultTimeout)
 	for i, obj := range needed {
@@ -100,8 +100,8 @@ func (in *inputs) artifact(ref source.Reference) artifact.Artifact {
 	return in.artifacts[slices.Index(in.needs, ref)]
 }
 
-// unreadable wraps an error of reading the artifact of ref.
-func (in *inputs) unreadable(ref source.Reference, err error) error {
+// readError wraps an error of reading the artifact of ref.
+func (in *inputs) readError(ref source.Reference, err error) error {
 	reason := pullFailed
 	if errors.Is(err, source.ErrWaiting) {
 		reason = "NoSourceArtifact"
@@ -133,7 +133,7 @@ func (in *inputs) upstream(ctx context.Context) (upstream, error) {
 	return in.opener.open(ctx, in.repository, func(ctx context.Context) (io.ReadCloser, error) {
 		index, err := source.OpenArtifact(ctx, in.env.Sources, in.artifacts[0])
 		if err != nil {
-			return nil, in.unreadable(in.ref, err)
+			return nil, in.readError(in.ref, err)
 		}
 		return index, nil
 	})
@@ -141,13 +141,13 @@ func (in *inputs) upstream(ctx context.Context) (upstream, error) {
 
 // findInRepository selects the version in the repository. It returns nil, without reading
 // the index, if index and spec are those of the last run.
-func (in *inputs) findInRepository(ctx context.Context, before chartState, now *chartState) (s *selected, err error) {
+func (in *inputs) findInRepository(ctx context.Context, before chartState, now *chartState) (s *selectedVersion, err error) {
 	up, err := in.upstream(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer up.close()
-	if now.Trust, err = up.trusts(ctx, in.chart.Spec.Verify); err != nil {
+	if now.Trust, err = up.trustFingerprint(ctx, in.chart.Spec.Verify); err != nil {
 		return nil, err
 	}
 	in.trusted.Set(now.Trust)
@@ -156,15 +156,15 @@ func (in *inputs) findInRepository(ctx context.Context, before chartState, now *
 		now.Found = before.Found
 		return nil, nil
 	}
-	if s, err = in.ask(ctx, up); err == nil {
-		now.Found = foundIn(s)
+	if s, err = in.selectVersion(ctx, up); err == nil {
+		now.Found = foundChartOf(s)
 	}
 	return s, err
 }
 
-// ask selects the version. If an index lacks it, the chart stalls until the index changes;
+// selectVersion selects the version. If an index lacks it, the chart stalls until the index changes;
 // a registry is asked again.
-func (in *inputs) ask(ctx context.Context, up upstream) (*selected, error) {
+func (in *inputs) selectVersion(ctx context.Context, up upstream) (*selectedVersion, error) {
 	if err := checkName(in.chart.Spec.Chart); err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (in *inputs) ask(ctx context.Context, up upstream) (*selected, error) {
 		if pin.Chart == nil {
 			return nil, &source.PinError{Problem: "missing", Err: errors.New("the lock does not say which version of the chart it was made of")}
 		}
-		return pinned(in.chart.Spec.Chart, *pin.Chart), nil
+		return pinnedVersion(in.chart.Spec.Chart, *pin.Chart), nil
 	}
 	s, err := up.find(ctx, in.chart.Spec.Chart, in.chart.Spec.Version)
 	if step, ok := errors.AsType[*source.StepError](err); ok && step.Reason == badReference && !inRegistry(in.repository) {
@@ -194,13 +194,13 @@ func (in *inputs) findInTree(ctx context.Context, before chartState, now *chartS
 	}
 	tree, err := in.tree(ctx, in.ref)
 	if err != nil {
-		return in.unpacked(err)
+		return in.openTreeError(err)
 	}
 	c, err := bundle.Open(tree, name, in.env.Limits)
 	if err != nil {
-		return in.notChart(err)
+		return in.openChartError(err)
 	}
-	now.Found = found{Name: c.Metadata.Name, Version: c.Metadata.Version, Identity: now.Source + ":" + name}
+	now.Found = foundChart{Name: c.Metadata.Name, Version: c.Metadata.Version, Identity: now.Source + ":" + name}
 	return c.Close()
 }
 
@@ -214,17 +214,17 @@ func (in *inputs) path() (string, error) {
 	return name, nil
 }
 
-// unpacked adds the reason to an error of opening the tree of the source.
-func (in *inputs) unpacked(err error) error {
+// openTreeError adds the reason to an error of opening the tree of the source.
+func (in *inputs) openTreeError(err error) error {
 	if errors.Is(err, artifact.ErrFormat) {
 		return badChart(fmt.Errorf("%s: %w: only a source whose artifact is an archive of files can hold charts", in.spell(in.ref), err))
 	}
-	return in.unreadable(in.ref, err)
+	return in.readError(in.ref, err)
 }
 
-// notChart adds the reason to an error of opening the chart in the source. Content that is
+// openChartError adds the reason to an error of opening the chart in the source. Content that is
 // not a chart stalls the object until the source or spec.chart changes.
-func (in *inputs) notChart(err error) error {
+func (in *inputs) openChartError(err error) error {
 	missing := errors.Is(err, fs.ErrNotExist)
 	if missing && !errors.Is(err, bundle.ErrChart) {
 		err = fmt.Errorf("%w: name the directory of a chart, or its archive, from the root of the source", err)
@@ -239,7 +239,7 @@ func (in *inputs) notChart(err error) error {
 // fingerprint returns a hash of texts, in their order.
 func fingerprint(texts ...string) string {
 	sum := sha256.New()
-	transport.Note(sum, texts...)
+	transport.HashInto(sum, texts...)
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
@@ -249,9 +249,9 @@ func (in *inputs) byRevision() bool {
 	return in.repository == nil && in.chart.Spec.ReconcileStrategy == source.StrategyRevision
 }
 
-// merges reports whether values files replace values.yaml of the chart. A list of
+// replacesValues reports whether values files replace values.yaml of the chart. A list of
 // values.yaml alone replaces nothing (reference A4).
-func (in *inputs) merges() bool {
+func (in *inputs) replacesValues() bool {
 	return len(in.values) > 1 || len(in.values) == 1 && path.Clean(in.values[0].Text) != "values.yaml"
 }
 
@@ -264,7 +264,7 @@ func (in *inputs) stamp() string {
 		hash := revision[strings.LastIndexAny(revision, ":@/")+1:]
 		parts = append(parts, hash[:min(12, len(hash))]) // the whole hash would be too long for a label
 	}
-	if in.merges() {
+	if in.replacesValues() {
 		generation := strconv.FormatInt(in.chart.Metadata.Generation, 10)
 		if pin := in.env.Pin; pin != nil { // the generation in the store may differ
 			generation = pin.Revision[strings.LastIndexAny(pin.Revision, ".+")+1:]
@@ -302,7 +302,7 @@ func (in *inputs) readValues(ctx context.Context, own fs.FS, v source.ValuesFile
 			return nil, badValues(fmt.Errorf("values file %q: %s: %w: values come from an archive of files", v.Text, v.Source, err))
 		}
 		if err != nil {
-			return nil, in.unreadable(v.Source, err)
+			return nil, in.readError(v.Source, err)
 		}
 		own = tree
 	}
@@ -360,10 +360,10 @@ func (in *inputs) readOthers(ctx context.Context, before otherValues) (now other
 	return now, nil
 }
 
-// merged returns the merged values, nil if values.yaml is not replaced, and the values
+// mergeValues returns the merged values, nil if values.yaml is not replaced, and the values
 // files that it used. Files that name no other source are read from own (reference A14).
-func (in *inputs) merged(ctx context.Context, own fs.FS) (values []byte, used []string, err error) {
-	if !in.merges() {
+func (in *inputs) mergeValues(ctx context.Context, own fs.FS) (values []byte, used []string, err error) {
+	if !in.replacesValues() {
 		return nil, in.chart.Spec.ValuesFiles, nil
 	}
 	var texts [][]byte
@@ -398,7 +398,7 @@ type content struct {
 	*inputs
 	rev      source.Revision
 	upstream upstream // nil when the chart lies in the tree of another source
-	selected *selected
+	selected *selectedVersion
 }
 
 // Verify implements [source.Content]. WriteTo fetches exactly what was verified.
@@ -407,7 +407,7 @@ func (c *content) Verify(ctx context.Context) (v source.Verification, err error)
 	if c.upstream == nil || trust == nil && c.repository.Spec.Verify == nil {
 		return v, nil
 	}
-	print, err := c.upstream.trusts(ctx, trust)
+	print, err := c.upstream.trustFingerprint(ctx, trust)
 	if err == nil {
 		err = c.trusted.Check(print)
 	}
@@ -418,7 +418,7 @@ func (c *content) Verify(ctx context.Context) (v source.Verification, err error)
 	case errors.Is(err, source.ErrVerification):
 		return v, &source.StepError{Step: source.StepVerify, Reason: source.RefusedChart, Err: err}
 	case err != nil && !is[*source.StepError](err):
-		return v, transport.Unverified(err)
+		return v, transport.VerificationError(err)
 	}
 	return v, err
 }
@@ -435,7 +435,7 @@ func (c *content) Close() error {
 // WriteTo implements [source.Content]. It writes the archive unchanged, or builds a new
 // one.
 func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
-	to := &sink{w: w}
+	to := &errorRecorder{w: w}
 	report, err := c.write(ctx, to)
 	switch {
 	case to.err != nil:
@@ -446,13 +446,13 @@ func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, erro
 	return report, nil
 }
 
-// sink is a writer that records its error.
-type sink struct {
+// errorRecorder is a writer that records its error.
+type errorRecorder struct {
 	w   io.Writer
 	err error
 }
 
-func (s *sink) Write(p []byte) (int, error) {
+func (s *errorRecorder) Write(p []byte) (int, error) {
 	n, err := s.w.Write(p)
 	if err != nil {
 		s.err = err
@@ -466,7 +466,7 @@ func (c *content) write(ctx context.Context, w io.Writer) (report source.Report,
 		return report, err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	values, used, err := c.merged(ctx, own)
+	values, used, err := c.mergeValues(ctx, own)
 	if err != nil {
 		return report, err
 	}
@@ -504,22 +504,22 @@ func (c *content) load(ctx context.Context) (b *bundle.Chart, own fs.FS, err err
 	}
 	tree, err := c.tree(ctx, c.ref)
 	if err != nil {
-		return nil, nil, c.unpacked(err)
+		return nil, nil, c.openTreeError(err)
 	}
 	top, err := tree.ReadDir(".")
-	if c.copies && err == nil && len(top) == 1 && top[0].IsDir() && top[0].Name() == dir {
-		b, err = c.whole(ctx)
+	if c.copiedLayer && err == nil && len(top) == 1 && top[0].IsDir() && top[0].Name() == dir {
+		b, err = c.readArchive(ctx)
 	} else {
 		b, err = bundle.Open(tree, dir, c.env.Limits)
 	}
 	if err != nil {
-		return nil, nil, c.notChart(err)
+		return nil, nil, c.openChartError(err)
 	}
 	return b, tree, nil
 }
 
-// whole reads the artifact of the source itself, which is the archive of a chart.
-func (c *content) whole(ctx context.Context) (b *bundle.Chart, err error) {
+// readArchive reads the artifact of the source itself, which is the archive of a chart.
+func (c *content) readArchive(ctx context.Context) (b *bundle.Chart, err error) {
 	err = source.Within(ctx, c.timeout, "read the artifact of "+c.spell(c.ref), func(ctx context.Context) error {
 		r, err := source.OpenArtifact(ctx, c.env.Sources, c.artifacts[0])
 		if err != nil {

@@ -71,27 +71,27 @@ func (o *opener) complete(ctx context.Context, tree fs.FS, dir string, c *bundle
 // [source.ErrInvalid], so that the build is always retried.
 func dependencyError(err error) error {
 	if errors.Is(err, source.ErrInvalid) {
-		err = passing{err}
+		err = retriableError{err}
 	}
 	return &source.StepError{Step: source.StepBuild, Reason: "DependencyBuildError", Err: err}
 }
 
-// passing hides the [source.ErrInvalid] of an error that may disappear without a change of
+// retriableError hides the [source.ErrInvalid] of an error that may disappear without a change of
 // the object.
-type passing struct{ error }
+type retriableError struct{ error }
 
-func (e passing) Is(target error) bool {
+func (e retriableError) Is(target error) bool {
 	return target != source.ErrInvalid && errors.Is(e.error, target)
 }
-func (e passing) As(target any) bool { return errors.As(e.error, target) }
+func (e retriableError) As(target any) bool { return errors.As(e.error, target) }
 
 // A member is a chart in the dependency graph: one of the source, with the dependencies
 // that it lacks, or one from a repository.
 type member struct {
-	chart *bundle.Chart // of a repository: nil until it is fetched
-	needs []need
-	size  int           // charts in it, itself included
-	whole *bundle.Chart // with all charts that it lacked; nil until computed
+	chart     *bundle.Chart // of a repository: nil until it is fetched
+	needs     []need
+	size      int           // charts in it, itself included
+	completed *bundle.Chart // with all charts that it lacked; nil until computed
 
 	// For a chart from a repository:
 	dependency *chart.Dependency
@@ -129,7 +129,7 @@ func (m *member) additions() ([]*bundle.Chart, error) {
 
 // complete returns the chart of m with all dependencies that it lacked.
 func (m *member) complete() (*bundle.Chart, error) {
-	if m.whole == nil {
+	if m.completed == nil {
 		charts, err := m.additions()
 		if err != nil {
 			return nil, err
@@ -140,9 +140,9 @@ func (m *member) complete() (*bundle.Chart, error) {
 				return nil, err
 			}
 		}
-		m.whole = &whole
+		m.completed = &whole
 	}
-	return m.whole, nil
+	return m.completed, nil
 }
 
 // subject names a dependency of c in errors.
@@ -184,7 +184,7 @@ func (p *plan) complete(ctx context.Context, dir string, c *bundle.Chart) (*memb
 		return nil, err
 	}
 	if len(p.path) == maxDepth {
-		return nil, fmt.Errorf("more than %d directories deep: %s", maxDepth, p.through(dir))
+		return nil, fmt.Errorf("more than %d directories deep: %s", maxDepth, p.chain(dir))
 	}
 	p.path = append(p.path, dir)
 	defer func() { p.path = p.path[:len(p.path)-1] }()
@@ -192,7 +192,7 @@ func (p *plan) complete(ctx context.Context, dir string, c *bundle.Chart) (*memb
 	if err != nil {
 		return nil, fmt.Errorf("charts/ of %q: %w", c.Metadata.Name, err)
 	}
-	missing, err := lacking(c, vendored)
+	missing, err := missingDependencies(c, vendored)
 	if err != nil {
 		return nil, err
 	}
@@ -200,9 +200,9 @@ func (p *plan) complete(ctx context.Context, dir string, c *bundle.Chart) (*memb
 	for _, d := range missing {
 		n := need{subject: subject(c, d)}
 		if rel, local := strings.CutPrefix(d.Repository, "file://"); local {
-			n.member, err = p.local(ctx, dir, rel, d)
+			n.member, err = p.localMember(ctx, dir, rel, d)
 		} else {
-			n.member = p.remote(n.subject, d)
+			n.member = p.remoteMember(n.subject, d)
 		}
 		if p.count++; err == nil && p.count > maxDependencies {
 			err = fmt.Errorf("more than %d charts in all", maxDependencies)
@@ -216,9 +216,9 @@ func (p *plan) complete(ctx context.Context, dir string, c *bundle.Chart) (*memb
 	return m, nil
 }
 
-// remote returns the member for d, a dependency on a chart of a repository. Equal
+// remoteMember returns the member for d, a dependency on a chart of a repository. Equal
 // dependencies share a member.
-func (p *plan) remote(subject string, d *chart.Dependency) *member {
+func (p *plan) remoteMember(subject string, d *chart.Dependency) *member {
 	for _, m := range p.fetches {
 		if sameSource(m.dependency, d) {
 			return m
@@ -229,15 +229,15 @@ func (p *plan) remote(subject string, d *chart.Dependency) *member {
 	return m
 }
 
-// local returns the member for the chart at rel, which is relative to dir and named by
+// localMember returns the member for the chart at rel, which is relative to dir and named by
 // dependency d.
-func (p *plan) local(ctx context.Context, dir, rel string, d *chart.Dependency) (m *member, err error) {
+func (p *plan) localMember(ctx context.Context, dir, rel string, d *chart.Dependency) (m *member, err error) {
 	at := path.Join(dir, rel)
 	switch {
 	case path.IsAbs(rel) || !fs.ValidPath(at) || strings.Contains(at, `\`):
 		return nil, errors.New("leads out of the source: give a path relative to the chart, without backslash")
 	case slices.Contains(p.path, at):
-		return nil, fmt.Errorf("a cycle: %s", p.through(at))
+		return nil, fmt.Errorf("a cycle: %s", p.chain(at))
 	}
 	if m = p.members[at]; m != nil {
 		p.count += m.size - 1
@@ -263,9 +263,9 @@ func (p *plan) local(ctx context.Context, dir, rel string, d *chart.Dependency) 
 	return m, nil
 }
 
-// through returns the chain of directories that leads to dir, from the first occurrence of
+// chain returns the chain of directories that leads to dir, from the first occurrence of
 // dir if there is one.
-func (p *plan) through(dir string) string {
+func (p *plan) chain(dir string) string {
 	return fmt.Sprintf("%q", strings.Join(append(p.path[max(0, slices.Index(p.path, dir)):], dir), " → "))
 }
 
@@ -330,13 +330,13 @@ func (u *upstreams) fetch(ctx context.Context, m *member, budget *bundle.Budget)
 		return fmt.Errorf("chart %q %q came", got.Name, got.Version)
 	}
 	m.pin = s.pin
-	m.pin.Name, m.pin.Range, m.pin.Repository = d.Name, d.Version, plain(d.Repository)
+	m.pin.Name, m.pin.Range, m.pin.Repository = d.Name, d.Version, withoutCredentials(d.Repository)
 	return budget.Spend(m.chart)
 }
 
-// plain returns the repository of a dependency in the form that locks hold: without user
+// withoutCredentials returns the repository of a dependency in the form that locks hold: without user
 // information and query, which may be credentials.
-func plain(repository string) string {
+func withoutCredentials(repository string) string {
 	u, err := url.Parse(repository)
 	if err != nil || u.User == nil && u.RawQuery == "" {
 		return repository
@@ -347,13 +347,13 @@ func plain(repository string) string {
 
 // find returns the version that d selects or, if there is a lock, the version that the lock
 // pins for d.
-func (u *upstreams) find(ctx context.Context, up upstream, d *chart.Dependency) (*selected, error) {
+func (u *upstreams) find(ctx context.Context, up upstream, d *chart.Dependency) (*selectedVersion, error) {
 	if u.env.Pin == nil {
 		return up.find(ctx, d.Name, d.Version)
 	}
 	for _, pin := range u.env.Pin.Dependencies {
-		if pin.Name == d.Name && pin.Range == d.Version && pin.Repository == plain(d.Repository) {
-			return pinned(d.Name, pin), nil
+		if pin.Name == d.Name && pin.Range == d.Version && pin.Repository == withoutCredentials(d.Repository) {
+			return pinnedVersion(d.Name, pin), nil
 		}
 	}
 	return nil, &source.PinError{Problem: "missing", Err: errors.New("the lock has no version for it")}
@@ -361,7 +361,7 @@ func (u *upstreams) find(ctx context.Context, up upstream, d *chart.Dependency) 
 
 // upstream returns the upstream for the repository that a dependency names.
 func (u *upstreams) upstream(ctx context.Context, repository string) (upstream, error) {
-	repo, err := u.named(ctx, repository)
+	repo, err := u.dependencyRepository(ctx, repository)
 	if err != nil {
 		return nil, err
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/headgate-io/headgate/chart/internal/bundle"
 )
 
-// lacking returns the dependencies of c that no chart in charts/ satisfies, each name,
+// missingDependencies returns the dependencies of c that no chart in charts/ satisfies, each name,
 // version and repository once. If c has a lock, the dependencies are those of the lock.
-func lacking(c *bundle.Chart, vendored []*chart.Metadata) ([]*chart.Dependency, error) {
+func missingDependencies(c *bundle.Chart, vendored []*chart.Metadata) ([]*chart.Dependency, error) {
 	list := c.Metadata.Dependencies
 	if n := max(len(list), len(vendored)); n > maxListed {
 		return nil, fmt.Errorf("chart %q has %d dependencies, or charts in charts/: %d are the limit", c.Metadata.Name, n, maxListed)
@@ -34,7 +34,7 @@ func lacking(c *bundle.Chart, vendored []*chart.Metadata) ([]*chart.Dependency, 
 			return nil, fmt.Errorf("%s: %w", subject(c, d), err)
 		}
 	}
-	met, stray := compare(c, ranges, vendored)
+	met, stray := matchVendored(c, ranges, vendored)
 	if !slices.Contains(met, false) {
 		return nil, nil
 	}
@@ -60,9 +60,9 @@ func lacking(c *bundle.Chart, vendored []*chart.Metadata) ([]*chart.Dependency, 
 	return wanted, nil
 }
 
-// compare reports which dependencies of c the charts in charts/ satisfy. stray is about the
+// matchVendored reports which dependencies of c the charts in charts/ satisfy. stray is about the
 // first of these charts that has the name of a dependency but is admitted by none.
-func compare(c *bundle.Chart, ranges []*semver.Constraints, vendored []*chart.Metadata) (met []bool, stray error) {
+func matchVendored(c *bundle.Chart, ranges []*semver.Constraints, vendored []*chart.Metadata) (met []bool, stray error) {
 	met = make([]bool, len(ranges))
 	for _, v := range vendored {
 		var refusing *chart.Dependency

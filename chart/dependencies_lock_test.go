@@ -30,12 +30,12 @@ func TestLocksOfHelm(t *testing.T) {
 			for _, f := range archive.Files {
 				tree[f.Name] = &fstest.MapFile{Data: f.Data}
 			}
-			c := opened(t, tree)
+			c := openChart(t, tree)
 			if err := checkLock(c); err != nil {
 				t.Errorf("%v: want %s, have %q", err, c.Lock.Digest, lockDigests(c))
 			}
-			for defect, spoil := range spoiled {
-				c := opened(t, tree)
+			for defect, spoil := range staleLockEdits {
+				c := openChart(t, tree)
 				spoil(c)
 				if err := checkLock(c); err == nil || !strings.Contains(err.Error(), "run helm dependency update") {
 					t.Errorf("%s: %v", defect, err)
@@ -45,15 +45,15 @@ func TestLocksOfHelm(t *testing.T) {
 	}
 }
 
-func opened(t *testing.T, tree fstest.MapFS) *bundle.Chart {
+func openChart(t *testing.T, tree fstest.MapFS) *bundle.Chart {
 	t.Helper()
 	c, err := bundle.Open(tree, ".", artifact.Limits{})
 	must(t, err)
 	return c
 }
 
-// spoiled holds the changes after which a lock no longer matches its chart.
-var spoiled = map[string]func(c *bundle.Chart){
+// staleLockEdits holds the changes after which a lock no longer matches its chart.
+var staleLockEdits = map[string]func(c *bundle.Chart){
 	"another range":      func(c *bundle.Chart) { c.Metadata.Dependencies[0].Version = "*" },
 	"another condition":  func(c *bundle.Chart) { c.Metadata.Dependencies[0].Condition += "x" },
 	"another repository": func(c *bundle.Chart) { c.Metadata.Dependencies[0].Repository = "https://other.example" },
@@ -71,20 +71,20 @@ var spoiled = map[string]func(c *bundle.Chart){
 // redigest gives the lock of c its matching digest.
 func redigest(c *bundle.Chart) { c.Lock.Digest = lockDigests(c)[0] }
 
-// TestALockThatDecidesNothing ignores a stale lock if no dependency is missing, as
+// TestUnneededStaleLock ignores a stale lock if no dependency is missing, as
 // consumers do.
-func TestALockThatDecidesNothing(t *testing.T) {
+func TestUnneededStaleLock(t *testing.T) {
 	c := &bundle.Chart{
 		Metadata: &chart.Metadata{APIVersion: "v2", Name: "c", Dependencies: []*chart.Dependency{{Name: "a", Version: "^1", Repository: "@r"}}},
 		Lock:     &chart.Lock{Digest: "sha256:stale"},
 	}
-	if missing, err := lacking(c, []*chart.Metadata{{Name: "a", Version: "1.0.0"}}); err != nil || len(missing) != 0 {
+	if missing, err := missingDependencies(c, []*chart.Metadata{{Name: "a", Version: "1.0.0"}}); err != nil || len(missing) != 0 {
 		t.Errorf("%v, %v", missing, err)
 	}
-	_, err := lacking(c, nil)
+	_, err := missingDependencies(c, nil)
 	demandFailure(t, err, "Chart.lock is out of sync with Chart.yaml", `"c"`)
 	c.Metadata.APIVersion = "v1"
-	_, err = lacking(c, nil)
+	_, err = missingDependencies(c, nil)
 	demandFailure(t, err, "requirements.lock is out of sync with requirements.yaml")
 }
 
@@ -97,9 +97,9 @@ func TestManyChartsOfOneName(t *testing.T) {
 		c.Metadata.Dependencies = append(c.Metadata.Dependencies, &chart.Dependency{Name: "a", Version: strings.Repeat(">1,", 20) + ">1", Repository: "file://x"})
 	}
 	vendored := slices.Repeat([]*chart.Metadata{{Name: "a", Version: "1.0.0"}}, maxListed)
-	_, err := lacking(c, vendored)
+	_, err := missingDependencies(c, vendored)
 	demandFailure(t, err, "which it does not admit")
-	_, err = lacking(c, append(vendored, vendored[0]))
+	_, err = missingDependencies(c, append(vendored, vendored[0]))
 	demandFailure(t, err, `chart "c" has 501 dependencies, or charts in charts/`)
 }
 
@@ -128,7 +128,7 @@ func TestHostileDependencies(t *testing.T) {
 		text := "apiVersion: v2\nname: c\nversion: 1.0.0\ndependencies:\n" + c.list + "\n"
 		b, err := bundle.Open(fstest.MapFS{"Chart.yaml": {Data: []byte(text)}}, ".", artifact.Limits{})
 		if err == nil {
-			_, err = lacking(b, nil)
+			_, err = missingDependencies(b, nil)
 		}
 		if err == nil || !strings.Contains(err.Error(), c.says) || strings.ContainsAny(err.Error(), "\x1b\n") {
 			t.Errorf("%s: %v", defect, err)

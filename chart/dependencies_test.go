@@ -56,14 +56,14 @@ func newOpener(t *testing.T, documents string) *opener {
 	return &opener{env: env, secretReader: &transport.SecretReader{Namespace: "default", From: env.Secrets}}
 }
 
-// completed completes the chart in a directory of tree and returns the charts that it then
+// completeAndList completes the chart in a directory of tree and returns the charts that it then
 // holds, one per line: PATH NAME VERSION.
-func completed(t *testing.T, s *opener, tree fs.FS, dir string) (string, error) {
+func completeAndList(t *testing.T, s *opener, tree fs.FS, dir string) (string, error) {
 	t.Helper()
-	return completedWithin(t.Context(), t, s, tree, dir)
+	return completeAndListContext(t.Context(), t, s, tree, dir)
 }
 
-func completedWithin(ctx context.Context, t *testing.T, s *opener, tree fs.FS, dir string) (string, error) {
+func completeAndListContext(ctx context.Context, t *testing.T, s *opener, tree fs.FS, dir string) (string, error) {
 	t.Helper()
 	c, err := bundle.Open(tree, dir, artifact.Limits{})
 	must(t, err)
@@ -77,7 +77,7 @@ func completedWithin(ctx context.Context, t *testing.T, s *opener, tree fs.FS, d
 	}
 	whole, err := c.With(bundle.Edit{Charts: charts})
 	must(t, err)
-	held := holds(t, whole)
+	held := vendoredCharts(t, whole)
 	if err := end(); err != nil {
 		t.Errorf("end: %v", err)
 	}
@@ -94,8 +94,8 @@ func demandBuildError(t *testing.T, err error) {
 	}
 }
 
-// holds lists the charts in the charts/ of a tree.
-func holds(t *testing.T, tree fs.FS) string {
+// vendoredCharts lists the charts in the charts/ of a tree.
+func vendoredCharts(t *testing.T, tree fs.FS) string {
 	t.Helper()
 	var list strings.Builder
 	err := fs.WalkDir(tree, ".", func(p string, entry fs.DirEntry, err error) error {
@@ -141,12 +141,12 @@ func umbrella(dependencies ...string) fstest.MapFS {
 	return localCharts(map[string]string{".": chartYAML("umbrella", "0.1.0", dependencies...)})
 }
 
-// lockedTo gives the chart at the root of tree a lock with the given dependencies.
-func lockedTo(t *testing.T, tree fstest.MapFS, dependencies ...string) fstest.MapFS {
+// withLock gives the chart at the root of tree a lock with the given dependencies.
+func withLock(t *testing.T, tree fstest.MapFS, dependencies ...string) fstest.MapFS {
 	t.Helper()
 	_, list, _ := strings.Cut(chartYAML("lock", "1", dependencies...), "dependencies:")
 	tree["Chart.lock"] = &fstest.MapFile{Data: []byte("dependencies:" + list)}
-	c := opened(t, tree)
+	c := openChart(t, tree)
 	tree["Chart.lock"].Data = append(tree["Chart.lock"].Data, "digest: "+lockDigests(c)[0]+"\ngenerated: \"2026-01-01T00:00:00Z\"\n"...)
 	return tree
 }
@@ -204,17 +204,17 @@ func TestChartsOfRepositories(t *testing.T) {
 		{"names that objects cannot ask for", named, umbrella("Odd_name * "+http, "odd_name * "+oci), "charts/Odd_name Odd_name 1.0.0\ncharts/odd_name odd_name 1.0.0\n"},
 		{"twice under aliases", "", umbrella("lib ^1 "+http+" alias=one", "lib ^1 "+http+" alias=two", "lib 1.x "+http+" alias=three"), "charts/lib lib 1.2.3\n"},
 		{"two versions under aliases", "", umbrella("lib 1.0.0 "+http+" alias=one", "lib 1.2.3 "+http+" alias=two"), "charts/lib-1.0.0 lib 1.0.0\ncharts/lib-1.2.3 lib 1.2.3\n"},
-		{"locked", "", lockedTo(t, umbrella("lib ^1 "+http), "lib 1.0.0 "+http), "charts/lib lib 1.0.0\n"},
-		{"locked, and vendored in another version", "", lockedTo(t, localCharts(map[string]string{
+		{"locked", "", withLock(t, umbrella("lib ^1 "+http), "lib 1.0.0 "+http), "charts/lib lib 1.0.0\n"},
+		{"locked, and vendored in another version", "", withLock(t, localCharts(map[string]string{
 			".": chartYAML("umbrella", "0.1.0", "lib ^1 "+http), "charts/lib": chartYAML("lib", "1.2.3"),
 		}), "lib 1.0.0 "+http), "charts/lib lib 1.2.3\n"},
-		{"locked, by name", named, lockedTo(t, umbrella("lib ^1 @mine"), "lib 1.0.0 "+http), "charts/lib lib 1.0.0\n"},
+		{"locked, by name", named, withLock(t, umbrella("lib ^1 @mine"), "lib 1.0.0 "+http), "charts/lib lib 1.0.0\n"},
 		{"of a chart beside", named, localCharts(map[string]string{
 			".": chartYAML("umbrella", "0.1.0", "sub * file://sub"), "sub": chartYAML("sub", "1.0.0", "lib ^1 "+http, "db ^1 "+oci),
 		}), "charts/sub sub 1.0.0\ncharts/sub/charts/db db 1.5.0+build.2\ncharts/sub/charts/lib lib 1.2.3\nsub sub 1.0.0\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := completed(t, newOpener(t, c.documents), c.tree, ".")
+			got, err := completeAndList(t, newOpener(t, c.documents), c.tree, ".")
 			if err != nil || got != c.want {
 				t.Errorf("%v\n%swant\n%s", err, got, c.want)
 			}
@@ -222,11 +222,11 @@ func TestChartsOfRepositories(t *testing.T) {
 	}
 }
 
-// TestARepositoryThatNobodyNamed demands an error if no object has the name of the
+// TestAliasWithoutObject demands an error if no object has the name of the
 // repository.
-func TestARepositoryThatNobodyNamed(t *testing.T) {
+func TestAliasWithoutObject(t *testing.T) {
 	for _, repository := range []string{"@b", "alias:b"} {
-		_, err := completed(t, newOpener(t, ""), umbrella("db 0.x "+repository), ".")
+		_, err := completeAndList(t, newOpener(t, ""), umbrella("db 0.x "+repository), ".")
 		testenv.ErrorSays(t, err, "PkgRepository/default/b", repository)
 	}
 }
@@ -249,7 +249,7 @@ func TestEachServerGetsItsOwnCredentials(t *testing.T) {
 		repositoryObject("c", registry.URL("team"), "c") + login("c", "eve", "secret-of-c")
 
 	tree := umbrella("one * "+a.URL(), "two * @b", "three * "+registry.URL("team"), "four * "+a.URL())
-	got, err := completed(t, newOpener(t, documents), tree, ".")
+	got, err := completeAndList(t, newOpener(t, documents), tree, ".")
 	if want := "charts/four four 1.0.0\ncharts/one one 1.0.0\ncharts/three three 1.0.0\ncharts/two two 1.0.0\n"; err != nil || got != want {
 		t.Errorf("%v\n%swant\n%s", err, got, want)
 	}
@@ -259,7 +259,7 @@ func TestEachServerGetsItsOwnCredentials(t *testing.T) {
 	demandOnly(t, "the registry", registry.Requests(), basic("eve", "secret-of-c"))
 
 	// Requests to a URL that belongs to no object are anonymous.
-	_, err = completed(t, newOpener(t, strings.Replace(documents, "url: "+a.URL(), "url: "+a.URL()+"/other", 1)), umbrella("one * "+a.URL()), ".")
+	_, err = completeAndList(t, newOpener(t, strings.Replace(documents, "url: "+a.URL(), "url: "+a.URL()+"/other", 1)), umbrella("one * "+a.URL()), ".")
 	demandFailure(t, err, `"one"`, "401")
 }
 
@@ -285,7 +285,7 @@ func TestDependenciesAreVerified(t *testing.T) {
 	site := testenv.StartCharts(t, testenv.ChartsConfig{})
 	archive := site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0"})
 	documents := repositoryObject("strict", site.URL(), "") + "  verify: {secretRef: {name: ring}}\n" +
-		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: ring}\ndata: {ann.asc: " + base64.StdEncoding.EncodeToString(public(t, ann, true)) + "}\n"
+		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: ring}\ndata: {ann.asc: " + base64.StdEncoding.EncodeToString(publicKeyring(t, ann, true)) + "}\n"
 	for _, c := range []struct {
 		name string
 		by   *openpgp.Entity
@@ -296,7 +296,7 @@ func TestDependenciesAreVerified(t *testing.T) {
 				site.PutFile("lib-1.0.0.tgz.prov", signText(t, c.by, now, statement("lib", "1.0.0", archive)))
 			}
 			for _, repository := range []string{site.URL(), "@strict"} {
-				got, err := completed(t, newOpener(t, documents), umbrella("lib ^1 "+repository), ".")
+				got, err := completeAndList(t, newOpener(t, documents), umbrella("lib ^1 "+repository), ".")
 				if c.says != "" {
 					demandFailure(t, err, `dependency "lib"`, c.says)
 				} else if err != nil || got != "charts/lib lib 1.0.0\n" {
@@ -306,7 +306,7 @@ func TestDependenciesAreVerified(t *testing.T) {
 		})
 	}
 	// Without a keyring the signature is not requested.
-	if _, err := completed(t, newOpener(t, ""), umbrella("lib ^1 "+site.URL()), "."); err != nil {
+	if _, err := completeAndList(t, newOpener(t, ""), umbrella("lib ^1 "+site.URL()), "."); err != nil {
 		t.Error(err)
 	}
 }
@@ -329,7 +329,7 @@ func TestDependenciesOffline(t *testing.T) {
 	} {
 		s := newOpener(t, c.documents)
 		s.env.Local = map[string]string{c.local: dir}
-		if got, err := completed(t, s, umbrella("lib ^1 "+c.wanted), "."); err != nil || got != "charts/lib lib 1.0.0\n" {
+		if got, err := completeAndList(t, s, umbrella("lib ^1 "+c.wanted), "."); err != nil || got != "charts/lib lib 1.0.0\n" {
 			t.Errorf("%s for %s: %v\n%s", c.local, c.wanted, err, got)
 		}
 	}
@@ -398,7 +398,7 @@ func TestChartsOfTheSource(t *testing.T) {
 		}, "a", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := completed(t, newOpener(t, ""), localCharts(c.charts), c.dir)
+			got, err := completeAndList(t, newOpener(t, ""), localCharts(c.charts), c.dir)
 			if err != nil || got != c.want {
 				t.Errorf("%v\n%swant\n%s", err, got, c.want)
 			}
@@ -463,7 +463,7 @@ func TestLocalChartsThatCannotBeUsed(t *testing.T) {
 		}, "a", []string{`dependency "c" "^2" of "b" from "file://../c"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := completed(t, newOpener(t, ""), localCharts(c.charts), c.dir)
+			_, err := completeAndList(t, newOpener(t, ""), localCharts(c.charts), c.dir)
 			demandFailure(t, err, c.says...)
 		})
 	}
@@ -484,10 +484,10 @@ func TestArchivesThatAreTooMuchTogether(t *testing.T) {
 	}
 	s, files := newOpener(t, ""), testenv.NewSpools(t)
 	s.env.Limits.Bytes, s.env.Limits.Temp = 64<<10, files.Create
-	_, err := completed(t, s, umbrella(list[:2]...), ".")
+	_, err := completeAndList(t, s, umbrella(list[:2]...), ".")
 	must(t, err)
 	site.Reset()
-	_, err = completed(t, s, umbrella(list...), ".")
+	_, err = completeAndList(t, s, umbrella(list...), ".")
 	demandFailure(t, err, "more than 65536 bytes in all archives together")
 	if n := site.Count(testenv.GetChart); n > 4+parallelFetches || site.Count(testenv.GetIndex) != 1 {
 		t.Errorf("%d charts were asked for, and the index %d times", n, site.Count(testenv.GetIndex))
@@ -514,7 +514,7 @@ func TestArchivesThatUnpackToTooMuchTogether(t *testing.T) {
 	}{{-1, ""}, {1 << 20, ""}, {64 << 10, "more than 65536 bytes in all archives together"}} {
 		s, spools := newOpener(t, ""), testenv.NewSpools(t)
 		s.env.Limits.Bytes, s.env.Limits.Temp = c.limit, spools.Create
-		_, err := completed(t, s, tree, ".")
+		_, err := completeAndList(t, s, tree, ".")
 		if c.says == "" && err != nil {
 			t.Errorf("limit %d: %v", c.limit, err)
 		}
@@ -541,7 +541,7 @@ func TestTheFirstFailureEndsTheRest(t *testing.T) {
 	}})
 	patient := strings.Replace(repositoryObject("stalls", stalls.URL(), ""), "interval: 1h", "timeout: 600m", 1)
 	sourcetest.NoLeaks(t, func(ctx context.Context) {
-		_, err := completedWithin(ctx, t, newOpener(t, patient), umbrella("none * "+gone.URL(), "lib * "+stalls.URL()), ".")
+		_, err := completeAndListContext(ctx, t, newOpener(t, patient), umbrella("none * "+gone.URL(), "lib * "+stalls.URL()), ".")
 		demandFailure(t, err, `"none"`)
 	})
 }

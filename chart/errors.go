@@ -58,8 +58,8 @@ func (e *StatusError) Is(target error) bool {
 // RetryAfter returns the time before which the [source.Reconciler] does not try again.
 func (e *StatusError) RetryAfter() time.Duration { return e.After }
 
-// unreached returns the cause of an error of an [http.Client], with the URL redacted.
-func unreached(err error) error {
+// requestError returns the cause of an error of an [http.Client], with the URL redacted.
+func requestError(err error) error {
 	e, ok := err.(*url.Error)
 	if !ok {
 		return err
@@ -94,7 +94,7 @@ func stepError(step source.Step, reason string, err error) error {
 		return err
 	case ok:
 		step, reason = chosen.Step, chosen.Reason
-	case http && errors.Is(status, fs.ErrPermission), registry && errors.Is(image, fs.ErrPermission), is[*oci.RealmError](err), transport.Refusal(err):
+	case http && errors.Is(status, fs.ErrPermission), registry && errors.Is(image, fs.ErrPermission), is[*oci.RealmError](err), transport.IsAuthFailure(err):
 		reason = "AuthenticationFailed"
 	}
 	return &source.StepError{Step: step, Reason: reason, Err: err}

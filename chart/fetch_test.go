@@ -103,7 +103,7 @@ func TestFetchIndexFromADamagedEntry(t *testing.T) {
 	w, err := dial(t.Context(), repo, source.Env{}, s.secretReader)
 	must(t, err)
 	for _, text := range []string{"", "{}\nrest", "no JSON\nrest", `{"etag":"x"}`} {
-		must(t, s.env.Cache.Put("index of charts, at and as "+hex.EncodeToString(w.print[:]), func(out io.Writer) error { _, err := fmt.Fprint(out, text); return err }))
+		must(t, s.env.Cache.Put("index of charts, at and as "+hex.EncodeToString(w.fingerprint[:]), func(out io.Writer) error { _, err := fmt.Fprint(out, text); return err }))
 		server.Reset()
 		if data, err := indexOf(t, s, repo); err != nil || !bytes.Equal(data, server.Index()) {
 			t.Errorf("entry %q: %q, %v", text, data, err)
@@ -144,7 +144,7 @@ func TestNormalise(t *testing.T) {
 func TestIndexKeepsTheQuery(t *testing.T) {
 	base, err := parseURL("http://h/a%2Fb?x=1")
 	must(t, err)
-	testenv.Equal(t, below(base, nameOfIndex).String(), "http://h/a%2Fb/index.yaml?x=1")
+	testenv.Equal(t, fileURL(base, nameOfIndex).String(), "http://h/a%2Fb/index.yaml?x=1")
 }
 
 func TestNormaliseRefuses(t *testing.T) {
@@ -169,8 +169,8 @@ func newKey(t testing.TB, at time.Time, life time.Duration) *openpgp.Entity {
 	return e
 }
 
-// public returns the public key as a keyring, armored or not.
-func public(t testing.TB, e *openpgp.Entity, armored bool) []byte {
+// publicKeyring returns the public key as a keyring, armored or not.
+func publicKeyring(t testing.TB, e *openpgp.Entity, armored bool) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	var w io.Writer = &b
@@ -252,8 +252,8 @@ func TestProvenance(t *testing.T) {
 			}
 			b := newOpenerTest(t, c.URL(), c)
 			b.repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: *ref("ring")}
-			b.s.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: map[string][]byte{
-				"ann": public(t, ann, false), "old.asc": public(t, expired, true)}}
+			b.opener.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: map[string][]byte{
+				"ann": publicKeyring(t, ann, false), "old.asc": publicKeyring(t, expired, true)}}
 			u := b.open()
 			o, err := u.find(t.Context(), "app", "*")
 			if err != nil {
@@ -289,7 +289,7 @@ func TestProvenanceBeforeFetch(t *testing.T) {
 	c.PutFile("app-1.0.0.tgz.prov", signText(t, ann, now, statement("app", "1.0.0", chart)))
 	b := newOpenerTest(t, c.URL(), c)
 	b.repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: *ref("ring")}
-	b.s.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: map[string][]byte{"ann": public(t, ann, false)}}
+	b.opener.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: map[string][]byte{"ann": publicKeyring(t, ann, false)}}
 	b.withCache()
 	u := b.open()
 	o, err := u.find(t.Context(), "app", "*")
@@ -311,7 +311,7 @@ func TestProvenanceBeforeFetch(t *testing.T) {
 // Exported for tests of the package's public API.
 var (
 	NewKey     = newKey
-	PublicKeys = public
+	PublicKeys = publicKeyring
 	SignText   = signText
 	Statement  = statement
 )

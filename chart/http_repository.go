@@ -26,16 +26,16 @@ import (
 // An httpRepository accesses a repository over HTTP or HTTPS with the credentials of its
 // object. It is safe for concurrent use.
 type httpRepository struct {
-	at    *url.URL          // from parseURL, without user information
-	local string            // directory that replaces the server, "" for none
-	notes []string          // warnings about the Secrets for the owner of the object
-	print [sha256.Size]byte // hash of all that decides a request: the URL, credentials and where they are sent
+	baseURL     *url.URL          // from parseURL, without user information
+	localDir    string            // directory that replaces the server, "" for none
+	notes       []string          // warnings about the Secrets for the owner of the object
+	fingerprint [sha256.Size]byte // hash of all that decides a request: the URL, credentials and where they are sent
 
-	config       transport.Config // for requests to the repository
-	secret       string           // name of the Secret of spec.secretRef, "" for none
-	pass         bool             // user name and password may be sent to other origins
-	secretReader *transport.SecretReader
-	names        *transport.NetworkGuard // limits the servers that the index names; nil for a local directory, whose index the user provides
+	config          transport.Config // for requests to the repository
+	secret          string           // name of the Secret of spec.secretRef, "" for none
+	passCredentials bool             // user name and password may be sent to other origins
+	secretReader    *transport.SecretReader
+	indexGuard      *transport.NetworkGuard // limits the servers that the index names; nil for a local directory, whose index the user provides
 
 	mu      sync.Mutex
 	clients map[string]*http.Client // by origin, "" for that of the repository
@@ -52,27 +52,27 @@ func dial(ctx context.Context, repo *source.PkgRepository, env source.Env, secre
 	if err != nil {
 		return nil, badURL(err)
 	}
-	w := &httpRepository{local: env.Local[repo.Spec.URL], config: transport.Outside(env), pass: repo.Spec.PassCredentials, secretReader: secretReader, clients: map[string]*http.Client{}}
-	w.at, w.config.Auth = transport.SplitUser(at)
+	w := &httpRepository{localDir: env.Local[repo.Spec.URL], config: transport.ConfigFromEnv(env), passCredentials: repo.Spec.PassCredentials, secretReader: secretReader, clients: map[string]*http.Client{}}
+	w.baseURL, w.config.Auth = transport.SplitUser(at)
 	secretReader.Conceal(w.config.Auth.Password)
 	var secret, cert transport.Secret
-	if w.local == "" {
+	if w.localDir == "" {
 		if secret, cert, err = readSecrets(ctx, repo, secretReader); err != nil {
 			return nil, err
 		}
 	}
-	if err := w.present(secret, cert); err != nil {
+	if err := w.setCredentials(secret, cert); err != nil {
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: err}
 	}
-	w.config.Origin, w.config.Guard = w.at, transport.NewNetworkGuard(w.at, nil)
-	if w.local == "" {
-		w.names = w.config.Guard
+	w.config.Origin, w.config.Guard = w.baseURL, transport.NewNetworkGuard(w.baseURL, nil)
+	if w.localDir == "" {
+		w.indexGuard = w.config.Guard
 	}
 	h := sha256.New()
-	transport.Note(h, w.at.String(), w.config.Auth.Username, w.config.Auth.Password, strconv.FormatBool(w.pass))
-	secret.Note(h)
-	cert.Note(h)
-	h.Sum(w.print[:0])
+	transport.HashInto(h, w.baseURL.String(), w.config.Auth.Username, w.config.Auth.Password, strconv.FormatBool(w.passCredentials))
+	secret.HashInto(h)
+	cert.HashInto(h)
+	h.Sum(w.fingerprint[:0])
 	return w, nil
 }
 
@@ -84,9 +84,9 @@ func readSecrets(ctx context.Context, repo *source.PkgRepository, secretReader *
 	return secret, cert, err
 }
 
-// present takes the credentials of two Secrets: those of spec.secretRef replace those in
+// setCredentials takes the credentials of two Secrets: those of spec.secretRef replace those in
 // the URL, and the TLS settings of spec.certSecretRef replace all those of spec.secretRef.
-func (w *httpRepository) present(secret, cert transport.Secret) error {
+func (w *httpRepository) setCredentials(secret, cert transport.Secret) error {
 	w.secret = secret.Name
 	auth, err := transport.RepositoryAuth(secret.Name, secret.Secret)
 	if err != nil {
@@ -113,10 +113,10 @@ func (w *httpRepository) present(secret, cert transport.Secret) error {
 // name identifies the repository and the credentials for it. The credentials contribute 16
 // bits of a hash: enough to notice a change, and too few to find out the credentials.
 func (w *httpRepository) name() string {
-	if w.local != "" {
-		return "directory " + w.local
+	if w.localDir != "" {
+		return "directory " + w.localDir
 	}
-	return redact.URL(w.at) + " " + hex.EncodeToString(w.print[:2])
+	return redact.URL(w.baseURL) + " " + hex.EncodeToString(w.fingerprint[:2])
 }
 
 // get requests u, with additional header fields. The response has status 200, or 304 if
@@ -134,39 +134,39 @@ func (w *httpRepository) get(ctx context.Context, u *url.URL, header http.Header
 	}
 	resp, err := w.client(u).Do(req)
 	if err != nil {
-		return nil, unreached(err)
+		return nil, requestError(err)
 	}
 	conditional := header.Get("If-None-Match") != "" || header.Get("If-Modified-Since") != ""
 	switch {
 	case resp.StatusCode == http.StatusNotModified && conditional:
 		return resp, nil
 	case resp.StatusCode != http.StatusOK:
-		transport.Finish(resp)
+		transport.DrainAndClose(resp)
 		return nil, w.refusal(u, resp)
 	}
-	if coding := strings.Join(resp.Header.Values("Content-Encoding"), ", "); header.Get("Accept-Encoding") == "" && compresses.MatchString(coding) {
+	if coding := strings.Join(resp.Header.Values("Content-Encoding"), ", "); header.Get("Accept-Encoding") == "" && contentCodings.MatchString(coding) {
 		resp.Body.Close()
 		return nil, fmt.Errorf("GET %s: the answer is compressed with %q, which was not asked for", redact.URL(resp.Request.URL), coding)
 	}
 	return resp, nil
 }
 
-// compresses matches a Content-Encoding that changes the content (RFC 9110 section 8.4.1).
+// contentCodings matches a Content-Encoding that changes the content (RFC 9110 section 8.4.1).
 // Servers also send names of character sets in it, and aws-chunked, which is left over from
 // an upload.
-var compresses = regexp.MustCompile(`(?i)\b(gzip|deflate|compress|br|zstd)\b`)
+var contentCodings = regexp.MustCompile(`(?i)\b(gzip|deflate|compress|br|zstd)\b`)
 
 // client returns the client for requests to u. Credentials that the repository gets over
 // TLS are not sent to other servers without TLS.
 func (w *httpRepository) client(u *url.URL) *http.Client {
 	config, key := w.config, ""
-	if !transport.SameOrigin(u, w.at) {
+	if !transport.SameOrigin(u, w.baseURL) {
 		key = u.Scheme + "://" + u.Host
-		config.Origin, config.Auth, config.TLS = nil, transport.Auth{}, authorities(config.TLS)
-		if w.pass && (u.Scheme == "https" || w.at.Scheme == "http") {
+		config.Origin, config.Auth, config.TLS = nil, transport.Auth{}, withoutClientCert(config.TLS)
+		if w.passCredentials && (u.Scheme == "https" || w.baseURL.Scheme == "http") {
 			config.Origin, config.Auth = &url.URL{Scheme: u.Scheme, Host: u.Host}, w.config.Auth
 		}
-		config.Guard = transport.NewNetworkGuard(u, w.names)
+		config.Guard = transport.NewNetworkGuard(u, w.indexGuard)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -179,8 +179,8 @@ func (w *httpRepository) client(u *url.URL) *http.Client {
 	return c
 }
 
-// authorities returns c without the client certificate.
-func authorities(c *tls.Config) *tls.Config {
+// withoutClientCert returns c without the client certificate.
+func withoutClientCert(c *tls.Config) *tls.Config {
 	if c == nil {
 		return nil
 	}
@@ -215,7 +215,7 @@ func (w *httpRepository) refusal(u *url.URL, resp *http.Response) *StatusError {
 // advice returns what to do about credentials that were refused at u, or "" if it has no
 // advice.
 func (w *httpRepository) advice(u *url.URL) string {
-	own, none := transport.SameOrigin(u, w.at), w.config.Auth == transport.Auth{}
+	own, none := transport.SameOrigin(u, w.baseURL), w.config.Auth == transport.Auth{}
 	switch {
 	case own && none && w.secret != "":
 		return "secret " + w.secret + " in spec.secretRef of its PkgRepository has no username and password"
@@ -223,8 +223,8 @@ func (w *httpRepository) advice(u *url.URL) string {
 		return "the repository may want the user name and password of a Secret in spec.secretRef of its PkgRepository"
 	case own:
 		return "check the user name and password, which are in spec.secretRef or spec.url of its PkgRepository"
-	case !none && !w.pass:
-		return "user name and password were sent to " + w.at.Host + " only: spec.passCredentials of its PkgRepository sends them to the servers of its charts as well"
+	case !none && !w.passCredentials:
+		return "user name and password were sent to " + w.baseURL.Host + " only: spec.passCredentials of its PkgRepository sends them to the servers of its charts as well"
 	}
 	return ""
 }
@@ -293,9 +293,9 @@ func parseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// below returns the URL of a file of the repository at base, whose path ends
+// fileURL returns the URL of a file of the repository at base, whose path ends
 // in a slash. The query is that of base.
-func below(base *url.URL, file string) *url.URL {
+func fileURL(base *url.URL, file string) *url.URL {
 	u := *base
 	u.Path += file
 	u.RawPath += url.PathEscape(file)

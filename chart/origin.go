@@ -19,12 +19,12 @@ import (
 type Origin struct {
 	opener
 	chart   *source.PkgChart
-	trusted transport.Trusted // keys and identities at the last Resolve
+	trusted transport.TrustFingerprint // keys and identities at the last Resolve
 
 	mu       sync.Mutex
 	id       string // of the revision that the last Resolve returned
-	found    found
-	selected selected // zero if the repository was not queried
+	found    foundChart
+	selected selectedVersion // zero if the repository was not queried
 }
 
 // New returns the origin of c. technologies are the means to verify signatures of charts in
@@ -41,20 +41,20 @@ func (o *Origin) Secrets() []string { return o.secretReader.Values() }
 
 // chartState is the state that a PkgChart keeps between runs.
 type chartState struct {
-	ID       string      `json:"id,omitempty"`       // of the last revision
-	Source   string      `json:"source,omitempty"`   // source that held the chart
-	Digest   string      `json:"digest,omitempty"`   // of the artifact of Source
-	Revision string      `json:"revision,omitempty"` // of the artifact of Source
-	Made     string      `json:"made,omitempty"`     // revision of Source that the artifact was built from
-	Key      string      `json:"key,omitempty"`      // fingerprint of all that Found depends on
-	Found    found       `json:"found,omitzero"`
-	Files    []string    `json:"files,omitempty"` // spec.valuesFiles
-	Borrowed otherValues `json:"borrowed,omitzero"`
-	Trust    string      `json:"trust,omitempty"` // fingerprint of the keys and identities that the last run trusted
+	ID          string      `json:"id,omitempty"`       // of the last revision
+	Source      string      `json:"source,omitempty"`   // source that held the chart
+	Digest      string      `json:"digest,omitempty"`   // of the artifact of Source
+	Revision    string      `json:"revision,omitempty"` // of the artifact of Source
+	BuiltFrom   string      `json:"made,omitempty"`     // revision of Source that the artifact was built from
+	Key         string      `json:"key,omitempty"`      // fingerprint of all that Found depends on
+	Found       foundChart  `json:"found,omitzero"`
+	Files       []string    `json:"files,omitempty"` // spec.valuesFiles
+	OtherValues otherValues `json:"borrowed,omitzero"`
+	Trust       string      `json:"trust,omitempty"` // fingerprint of the keys and identities that the last run trusted
 }
 
-// found identifies a chart in a source.
-type found struct {
+// foundChart identifies a chart in a source.
+type foundChart struct {
 	Name     string `json:"name,omitempty"`
 	Version  string `json:"version,omitempty"`
 	Identity string `json:"identity,omitempty"` // differs if the same version is a different chart
@@ -87,7 +87,7 @@ func (o *Origin) resolve(ctx context.Context, before chartState) (rev source.Rev
 	defer in.close()
 	rev.Inputs = in.artifacts
 	now := chartState{Source: in.ref.String(), Digest: in.artifacts[0].Digest, Revision: in.artifacts[0].Revision, Files: o.chart.Spec.ValuesFiles}
-	var s *selected // nil if the repository was not queried
+	var s *selectedVersion // nil if the repository was not queried
 	if in.repository != nil {
 		s, err = in.findInRepository(ctx, before, &now)
 	} else {
@@ -102,7 +102,7 @@ func (o *Origin) resolve(ctx context.Context, before chartState) (rev source.Rev
 	if rev.File = now.Found.Name + "-" + now.ID + ".tgz"; rev.File[0] == '.' {
 		return rev, nil, badChart(fmt.Errorf("the name %q of the chart begins with a dot: nothing can be stored under it", now.Found.Name))
 	}
-	if now.Borrowed, err = in.readOthers(ctx, before.Borrowed); err != nil {
+	if now.OtherValues, err = in.readOthers(ctx, before.OtherValues); err != nil {
 		return rev, nil, err
 	}
 	rev.ID = now.ID
@@ -112,7 +112,7 @@ func (o *Origin) resolve(ctx context.Context, before chartState) (rev source.Rev
 	rev.Reverify = now.Trust != before.Trust
 	o.compare(in, &rev, before, &now)
 	o.mu.Lock()
-	if o.id, o.found, o.selected = now.ID, now.Found, (selected{}); s != nil {
+	if o.id, o.found, o.selected = now.ID, now.Found, (selectedVersion{}); s != nil {
 		o.selected = *s
 	}
 	o.mu.Unlock()
@@ -146,28 +146,28 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (*content, error
 	if c.upstream, err = in.upstream(ctx); err != nil {
 		return nil, err
 	}
-	if c.selected, err = o.again(ctx, c); err != nil {
+	if c.selected, err = o.reselect(ctx, c); err != nil {
 		c.upstream.close()
 		return nil, err
 	}
 	return c, nil
 }
 
-// again returns the version that the last Resolve selected. If Resolve did not query the
-// repository, again does.
-func (o *Origin) again(ctx context.Context, c *content) (*selected, error) {
+// reselect returns the version that the last Resolve selected. If Resolve did not query the
+// repository, reselect (word or name?) does.
+func (o *Origin) reselect(ctx context.Context, c *content) (*selectedVersion, error) {
 	o.mu.Lock()
 	resolved, found, kept := o.id, o.found, o.selected
 	o.mu.Unlock()
 	if resolved == c.rev.ID && kept.name != "" {
 		return &kept, nil
 	}
-	now, err := c.ask(ctx, c.upstream)
+	now, err := c.selectVersion(ctx, c.upstream)
 	if err != nil {
 		return nil, err
 	}
 	id, err := c.version(now.version)
-	if err == nil && (id != c.rev.ID || id == resolved && foundIn(now) != found) {
+	if err == nil && (id != c.rev.ID || id == resolved && foundChartOf(now) != found) {
 		err = fmt.Errorf("%w: version %s became %s", source.ErrMoved, c.rev.ID, id)
 	}
 	return now, err
@@ -176,9 +176,9 @@ func (o *Origin) again(ctx context.Context, c *content) (*selected, error) {
 // compare compares the revision with that of the last run. It sets rev.Renew if the same
 // version must be built again, and rev.Note if it is not although its source moved.
 func (o *Origin) compare(in *inputs, rev *source.Revision, before chartState, now *chartState) {
-	now.Made = now.Revision
+	now.BuiltFrom = now.Revision
 	if before.ID != now.ID {
-		if a := o.chart.Artifact(); a != nil && a.Revision == now.ID && o.doubtful(in, *now) {
+		if a := o.chart.Artifact(); a != nil && a.Revision == now.ID && o.artifactMayDiffer(in, *now) {
 			rev.Renew = "it is not remembered what the artifact was made of"
 		}
 		return
@@ -186,19 +186,19 @@ func (o *Origin) compare(in *inputs, rev *source.Revision, before chartState, no
 	if o.chart.Spec.IgnoreMissingValuesFiles && slices.Equal(before.Files, now.Files) {
 		rev.Found = append([]string{}, o.chart.Status.ObservedValuesFiles...)
 	}
-	if rev.Renew = renewal(before, *now, in.byRevision()); rev.Renew != "" || o.chart.Drift(*rev) != "" {
+	if rev.Renew = renewReason(before, *now, in.byRevision()); rev.Renew != "" || o.chart.Drift(*rev) != "" {
 		return
 	}
-	if now.Made = before.Made; now.Made != now.Revision && in.repository == nil && !in.byRevision() {
+	if now.BuiltFrom = before.BuiltFrom; now.BuiltFrom != now.Revision && in.repository == nil && !in.byRevision() {
 		rev.Note = fmt.Sprintf("the source is at %s, and the chart's version still %s: reconcileStrategy %s makes a new artifact when the version changes, %s with each revision of the source",
 			now.Revision, now.Found.Version, source.StrategyChartVersion, source.StrategyRevision)
 	}
 }
 
-// renewal returns why the version of before and now is a different chart, or "" if it is
+// renewReason returns why the version of before and now is a different chart, or "" if it is
 // not.
-func renewal(before, now chartState, byRevision bool) string {
-	was, is := before.place(), now.place()
+func renewReason(before, now chartState, byRevision bool) string {
+	was, is := before.location(), now.location()
 	switch {
 	case before.Found.Identity == now.Found.Identity:
 	case was != is:
@@ -211,25 +211,25 @@ func renewal(before, now chartState, byRevision bool) string {
 	if byRevision && before.Digest != now.Digest {
 		return fmt.Sprintf("revision %s of %s has other content: its digest was %s, is %s", now.Revision, now.Source, before.Digest, now.Digest)
 	}
-	for text, digest := range now.Borrowed.Digests {
-		if had, ok := before.Borrowed.Digests[text]; ok && had != digest {
+	for text, digest := range now.OtherValues.Digests {
+		if had, ok := before.OtherValues.Digests[text]; ok && had != digest {
 			return fmt.Sprintf("changed: values file %s", text)
 		}
 	}
 	return ""
 }
 
-// place returns where the chart was found: a repository, or a path in another source.
-func (s chartState) place() string {
+// location returns where the chart was found: a repository, or a path in another source.
+func (s chartState) location() string {
 	if strings.HasPrefix(s.Found.Identity, s.Source+":") {
 		return s.Found.Identity
 	}
 	return s.Source
 }
 
-// doubtful reports whether the published artifact, which has the version of now, may be a
+// artifactMayDiffer reports whether the published artifact, which has the version of now, may be a
 // different chart. It is for runs without the state of an earlier run.
-func (o *Origin) doubtful(in *inputs, now chartState) bool {
+func (o *Origin) artifactMayDiffer(in *inputs, now chartState) bool {
 	if o.chart.Status.ObservedGeneration != o.chart.Metadata.Generation {
 		return true
 	}
@@ -254,5 +254,7 @@ func checkName(name string) error {
 	return badChart(fmt.Errorf("chart name %.300q: want lower case letters, digits and dashes, with single slashes or dots between them, at most %d bytes", name, maxName))
 }
 
-// foundIn returns the found of a selected version, for the state.
-func foundIn(s *selected) found { return found{path.Base(s.name), s.version, s.identity} }
+// foundChartOf identifies a selected version, for the state.
+func foundChartOf(s *selectedVersion) foundChart {
+	return foundChart{path.Base(s.name), s.version, s.identity}
+}

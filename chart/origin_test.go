@@ -18,8 +18,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// indexed adds the PkgRepository src, which follows a server.
-func (w *chartSetup) indexed(server *testenv.Charts) *source.PkgRepository {
+// addIndexRepository adds the PkgRepository src, which follows a server.
+func (w *chartSetup) addIndexRepository(server *testenv.Charts) *source.PkgRepository {
 	w.Helper()
 	repo := &source.PkgRepository{
 		Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "PkgRepository"},
@@ -41,8 +41,8 @@ func (w *chartSetup) refresh(repo *source.PkgRepository, want source.Outcome) {
 	}
 }
 
-// pushed adds the PkgRepository src for the charts below HOST/team of a registry.
-func (w *chartSetup) pushed(g *testenv.Registry) *source.PkgRepository {
+// addOCIRepository adds the PkgRepository src for the charts below HOST/team of a registry.
+func (w *chartSetup) addOCIRepository(g *testenv.Registry) *source.PkgRepository {
 	repo := &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: g.URL("team"), Type: source.RepositoryOCI, Insecure: true}}
 	w.add(repo, "src")
 	return repo
@@ -56,8 +56,8 @@ func push(g *testenv.Registry, version string, archive []byte) ocispec.Descripto
 	})
 }
 
-// archived returns the archive of a version of app.
-func archived(t *testing.T, version string, further ...string) []byte {
+// appArchive returns the archive of a version of app.
+func appArchive(t *testing.T, version string, further ...string) []byte {
 	all := map[string]string{"app/Chart.yaml": "apiVersion: v2\nname: app\nversion:   " + version + " # odd\n", "app/values.yaml": "a: 1\nb: {c: 2}\n", "app/prod.yaml": "b: {d: 3}\n"}
 	for i := 0; i < len(further); i += 2 {
 		all["app/"+further[i]] = further[i+1]
@@ -72,7 +72,7 @@ func TestVersionsFromRepositories(t *testing.T) {
 	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	archives := map[string][]byte{}
 	for _, v := range []string{"1.2.3", "2.0.0-rc.1", "3.0.0+b.1"} {
-		archives[v] = archived(t, v)
+		archives[v] = appArchive(t, v)
 		server.Put(testenv.ChartVersion{Name: "app", Version: v, Archive: archives[v]})
 		push(registry, v, archives[v])
 	}
@@ -94,14 +94,14 @@ func TestVersionsFromRepositories(t *testing.T) {
 		for _, kind := range []string{"index", "registry"} {
 			t.Run(kind+": "+row.name, func(t *testing.T) {
 				w := newChartSetup(t)
-				w.tree(new(source.GitRepository), "lib", rev1, files("x.yaml", "a: 7\n"))
+				w.putTree(new(source.GitRepository), "lib", rev1, files("x.yaml", "a: 7\n"))
 				observed := ""
 				if kind == "index" {
-					observed = w.indexed(server).Artifact().Revision
+					observed = w.addIndexRepository(server).Artifact().Revision
 				} else {
-					w.pushed(registry)
+					w.addOCIRepository(registry)
 				}
-				c := made("HelmRepository/src", "app", func(s *source.PkgChartSpec) {
+				c := newPkgChart("HelmRepository/src", "app", func(s *source.PkgChartSpec) {
 					s.Version, s.ReconcileStrategy, s.ValuesFiles = row.want, row.strategy, row.values
 				})
 				w.run(c, source.Stored)
@@ -138,15 +138,15 @@ func TestVersionsFromRepositories(t *testing.T) {
 // TestPublishedAgain notices a version that is published again, in an index and in a
 // registry.
 func TestPublishedAgain(t *testing.T) {
-	first, second := archived(t, "1.0.0"), archived(t, "1.0.0", "new.yaml", "x")
+	first, second := appArchive(t, "1.0.0"), appArchive(t, "1.0.0", "new.yaml", "x")
 	server := testenv.StartCharts(t, testenv.ChartsConfig{})
 	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: first})
 	push(registry, "1.0.0", first)
 	t.Run("registry", func(t *testing.T) {
 		w := newChartSetup(t)
-		w.pushed(registry)
-		c := made("PkgRepository/src", "app", nil)
+		w.addOCIRepository(registry)
+		c := newPkgChart("PkgRepository/src", "app", nil)
 		w.run(c, source.Stored)
 		push(registry, "1.0.0", second)
 		result := w.run(c, source.Stored)
@@ -158,20 +158,20 @@ func TestPublishedAgain(t *testing.T) {
 	t.Run("from an index to a registry", func(t *testing.T) {
 		w := newChartSetup(t)
 		server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: second})
-		w.indexed(server)
-		c := made("PkgRepository/src", "app", nil)
+		w.addIndexRepository(server)
+		c := newPkgChart("PkgRepository/src", "app", nil)
 		w.run(c, source.Stored)
 		digest := c.Artifact().Digest
-		w.pushed(registry)
+		w.addOCIRepository(registry)
 		if result := w.run(c, source.Stored); result.Changed || c.Artifact().Digest != digest || c.Status.ObservedSourceArtifactRevision != "" {
 			t.Errorf("%+v, observed %q", result, c.Status.ObservedSourceArtifactRevision)
 		}
 	})
 }
 
-// undigested publishes version 1.0.0 of app in an index without digests, at a URL relative
+// serveUndigested publishes version 1.0.0 of app in an index without digests, at a URL relative
 // to the repository, and returns the server.
-func undigested(t *testing.T, archive []byte) *testenv.Charts {
+func serveUndigested(t *testing.T, archive []byte) *testenv.Charts {
 	server := testenv.StartCharts(t, testenv.ChartsConfig{})
 	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: archive,
 		Entry: map[string]any{"digest": nil, "created": "2026-01-02T03:04:05Z"}})
@@ -182,11 +182,11 @@ func undigested(t *testing.T, archive []byte) *testenv.Charts {
 // different chart if it is in another repository, or if the repository moved, even if the
 // entries are equal.
 func TestSameEntryInAnotherRepository(t *testing.T) {
-	first, second := archived(t, "1.0.0"), archived(t, "1.0.0", "new.yaml", "x")
-	a, b := undigested(t, first), undigested(t, second)
+	first, second := appArchive(t, "1.0.0"), appArchive(t, "1.0.0", "new.yaml", "x")
+	a, b := serveUndigested(t, first), serveUndigested(t, second)
 	w := newChartSetup(t)
-	repo := w.indexed(a)
-	c := made("PkgRepository/src", "app", nil)
+	repo := w.addIndexRepository(a)
+	c := newPkgChart("PkgRepository/src", "app", nil)
 	w.run(c, source.Stored)
 
 	repo.Spec.URL = b.URL()
@@ -212,36 +212,36 @@ func TestSameEntryInAnotherRepository(t *testing.T) {
 
 // TestLostStateOfCharts builds a chart without a state again only if there is a reason.
 func TestLostStateOfCharts(t *testing.T) {
-	first, second := archived(t, "1.0.0"), archived(t, "1.0.0", "new.yaml", "x")
+	first, second := appArchive(t, "1.0.0"), appArchive(t, "1.0.0", "new.yaml", "x")
 	server := testenv.StartCharts(t, testenv.ChartsConfig{})
 	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: first})
 	w := newChartSetup(t)
-	w.indexed(server)
-	c := made("PkgRepository/src", "app", nil)
+	w.addIndexRepository(server)
+	c := newPkgChart("PkgRepository/src", "app", nil)
 	w.run(c, source.Stored)
-	w.forget(c)
+	w.deleteState(c)
 	w.run(c, source.Unchanged)
-	w.forget(c)
+	w.deleteState(c)
 	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: second})
-	w.indexed(server)
+	w.addIndexRepository(server)
 	w.run(c, source.Stored)
 	testenv.Equal(t, w.bytes(c.Artifact()), string(second), "it is the chart of before")
 	w.run(c, source.Unchanged)
 
-	w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0"))
+	w.putTree(new(source.GitRepository), "src", rev1, simpleChart("app", "app", "1.0.0"))
 	c.Spec.SourceRef.Kind = "GitRepository"
 	c.Metadata.Generation++
-	w.forget(c)
+	w.deleteState(c)
 	w.run(c, source.Stored)
 	if got := w.Contents(c.Artifact())["app/templates/all.yaml"]; got == "" {
 		t.Error("it is the chart of the repository")
 	}
-	w.forget(c)
+	w.deleteState(c)
 	w.run(c, source.Unchanged)
 }
 
-// forget deletes the state of c, but not its status.
-func (w *chartSetup) forget(c *source.PkgChart) {
+// deleteState deletes the state of c, but not its status.
+func (w *chartSetup) deleteState(c *source.PkgChart) {
 	w.Helper()
 	must(w, w.Ledger.Save(w.Context(), c, nil))
 }
@@ -250,28 +250,28 @@ func (w *chartSetup) forget(c *source.PkgChart) {
 // verification, with a state from before that or without a state.
 func TestVerificationIsNotSkipped(t *testing.T) {
 	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	push(registry, "1.0.0", archived(t, "1.0.0"))
+	push(registry, "1.0.0", appArchive(t, "1.0.0"))
 	w := newChartSetup(t)
-	repo := w.pushed(registry)
-	c := made("PkgRepository/src", "app", nil)
+	repo := w.addOCIRepository(registry)
+	c := newPkgChart("PkgRepository/src", "app", nil)
 	w.run(c, source.Stored)
 	before := *c.Artifact()
 	repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: source.LocalReference{Name: "keys"}}
 	w.fails(c, &before, source.Failed, "VerificationError", "nothing to verify")
-	w.forget(c)
+	w.deleteState(c)
 	w.fails(c, &before, source.Failed, "VerificationError", "nothing to verify")
 
 	server := testenv.StartCharts(t, testenv.ChartsConfig{})
-	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: archived(t, "1.0.0")})
-	repo = w.indexed(server)
-	c = made("PkgRepository/src", "app", nil)
+	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: appArchive(t, "1.0.0")})
+	repo = w.addIndexRepository(server)
+	c = newPkgChart("PkgRepository/src", "app", nil)
 	c.Metadata.Name = "of-an-index"
 	w.run(c, source.Stored)
 	before = *c.Artifact()
 	repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: source.LocalReference{Name: "keys"}}
 	for range 2 {
 		w.fails(c, &before, source.Failed, "VerificationError", "apps/keys")
-		w.forget(c)
+		w.deleteState(c)
 	}
 	repo.Spec.Verify, c.Spec.Verify = nil, &source.OCIRepositoryVerification{Provider: "cosign", SecretRef: &source.LocalReference{Name: "keys"}}
 	w.fails(c, &before, source.Stalled, "VerificationError", "type oci")
@@ -280,7 +280,7 @@ func TestVerificationIsNotSkipped(t *testing.T) {
 // TestFailuresOfTrees causes each reason of reference A2 that a tree can cause. The
 // previous artifact always stays.
 func TestFailuresOfTrees(t *testing.T) {
-	good := func(further ...string) fstest.MapFS { return simple("app", "app", "1.1.0", further...) }
+	good := func(further ...string) fstest.MapFS { return simpleChart("app", "app", "1.1.0", further...) }
 	with := func(file, text string) fstest.MapFS {
 		tree := good()
 		tree[file] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
@@ -335,15 +335,15 @@ func TestFailuresOfTrees(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := newChartSetup(t)
-			w.put(new(source.ExternalArtifact), "plain", "1", writes([]byte(strings.Repeat("no archive at all\n", 100))))
-			w.tree(new(source.GitRepository), "lib", rev1, files("x.yaml", "a: 1\n"))
-			w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0"))
-			settled := made("GitRepository/src", "app", nil)
+			w.put(new(source.ExternalArtifact), "plain", "1", writeText([]byte(strings.Repeat("no archive at all\n", 100))))
+			w.putTree(new(source.GitRepository), "lib", rev1, files("x.yaml", "a: 1\n"))
+			w.putTree(new(source.GitRepository), "src", rev1, simpleChart("app", "app", "1.0.0"))
+			settled := newPkgChart("GitRepository/src", "app", nil)
 			w.run(settled, source.Stored)
 			before := *settled.Artifact()
 
-			w.tree(new(source.GitRepository), "src", rev2, row.tree)
-			c := made("GitRepository/src", "app", nil)
+			w.putTree(new(source.GitRepository), "src", rev2, row.tree)
+			c := newPkgChart("GitRepository/src", "app", nil)
 			if row.edit != nil {
 				row.edit(c)
 			}
@@ -356,8 +356,8 @@ func TestFailuresOfTrees(t *testing.T) {
 				t.Errorf("conditions %s", conditionsOf(c))
 			}
 
-			w.tree(new(source.GitRepository), "src", rev2, simple("app", "app", "1.2.0"))
-			mended := made("GitRepository/src", "app", nil)
+			w.putTree(new(source.GitRepository), "src", rev2, simpleChart("app", "app", "1.2.0"))
+			mended := newPkgChart("GitRepository/src", "app", nil)
 			w.run(mended, source.Stored) // a stalled object recovers with its source
 			testenv.Equal(t, conditionsOf(mended), "Ready=True/ChartPackageSucceeded ArtifactInStorage=True/ChartPackageSucceeded", "conditions")
 		})
@@ -368,15 +368,15 @@ func TestFailuresOfTrees(t *testing.T) {
 // a chart.
 func TestLinksInTrees(t *testing.T) {
 	w := newChartSetup(t)
-	w.tree(new(source.GitRepository), "src", rev1, fstest.MapFS{
+	w.putTree(new(source.GitRepository), "src", rev1, fstest.MapFS{
 		"app/Chart.yaml": {Data: []byte("apiVersion: v2\nname: app\nversion: 1.0.0\n")},
 		"app/Chart.lock": {Data: []byte("../../etc/passwd"), Mode: os.ModeSymlink | 0o777},
 	})
-	c := made("GitRepository/src", "app", nil)
+	c := newPkgChart("GitRepository/src", "app", nil)
 	w.run(c, source.Stored)
 	testenv.Equal(t, strings.Join(w.Names(c.Artifact()), " "), "app/Chart.yaml", "files")
-	archive := linked(t)
-	w.tree(new(source.GitRepository), "src", rev2, files("app.tgz", string(archive)))
+	archive := archiveWithLink(t)
+	w.putTree(new(source.GitRepository), "src", rev2, files("app.tgz", string(archive)))
 	before := *c.Artifact()
 	c.Spec.Chart = "app.tgz"
 	w.fails(c, &before, source.Stalled, "InvalidChartReference", "is a link")
@@ -410,20 +410,20 @@ func TestSourcesOfChartsThatFail(t *testing.T) {
 		{"an artifact that was damaged", func(w *chartSetup, src, _ source.Object) { damage(w, src.Artifact()) }, source.Failed, "", ""},
 		{"values that were damaged", func(w *chartSetup, _, lib source.Object) { damage(w, lib.Artifact()) }, source.Failed, "", ""},
 		{"an artifact that is no archive", func(w *chartSetup, _, _ source.Object) {
-			w.put(new(source.GitRepository), "src", rev1, writes([]byte(strings.Repeat("no archive at all\n", 100))))
+			w.put(new(source.GitRepository), "src", rev1, writeText([]byte(strings.Repeat("no archive at all\n", 100))))
 		}, source.Stalled, "InvalidChartReference", "archive of files"},
 		{"a circle", func(w *chartSetup, src, _ source.Object) {
 			src.(*source.GitRepository).Spec.Include = []source.GitRepositoryInclude{{Repository: source.IncludeReference{Kind: "PkgChart", Name: "app"}}}
-			w.objects = append(w.objects, made("GitRepository/src", "app", nil))
+			w.objects = append(w.objects, newPkgChart("GitRepository/src", "app", nil))
 		}, source.Stalled, "SourceUnavailable", "PkgChart/apps/app → GitRepository/apps/src → PkgChart/apps/app"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := newChartSetup(t)
 			src, lib := new(source.GitRepository), new(source.Bucket)
-			w.tree(src, "src", rev1, simple("app", "app", "1.0.0"))
-			w.tree(lib, "lib", rev1, files("x.yaml", "a: 1\n"))
+			w.putTree(src, "src", rev1, simpleChart("app", "app", "1.0.0"))
+			w.putTree(lib, "lib", rev1, files("x.yaml", "a: 1\n"))
 			row.prepare(w, src, lib)
-			c := made("GitRepository/src", "app", func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"source:Bucket/lib/x.yaml"} })
+			c := newPkgChart("GitRepository/src", "app", func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"source:Bucket/lib/x.yaml"} })
 			result, err := w.Reconcile(c, w.origin(c))
 			step, ok := errors.AsType[*source.StepError](err)
 			if !ok || result.Outcome != row.outcome || row.reason != "" && step.Reason != row.reason || !strings.Contains(err.Error(), row.says) {
@@ -440,27 +440,27 @@ func TestSourcesOfChartsThatFail(t *testing.T) {
 func TestLastGoodArtifact(t *testing.T) {
 	w := newChartSetup(t)
 	src := new(source.GitRepository)
-	w.tree(src, "src", rev1, simple("app", "app", "1.0.0"))
+	w.putTree(src, "src", rev1, simpleChart("app", "app", "1.0.0"))
 	src.Status.Conditions = []source.Condition{{Type: "Ready", Status: "False", Reason: "GitOperationFailed"}}
-	w.run(made("GitRepository/src", "app", nil), source.Stored)
+	w.run(newPkgChart("GitRepository/src", "app", nil), source.Stored)
 }
 
 // TestStoreFails reports a store that fails as the cause.
 func TestStoreFails(t *testing.T) {
 	w := newChartSetup(t)
-	w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0"))
-	o := w.origin(made("GitRepository/src", "app", nil))
+	w.putTree(new(source.GitRepository), "src", rev1, simpleChart("app", "app", "1.0.0"))
+	o := w.origin(newPkgChart("GitRepository/src", "app", nil))
 	rev, _, err := o.Resolve(t.Context(), nil)
 	must(t, err)
 	c, err := o.Open(t.Context(), rev)
 	must(t, err)
 	defer c.Close()
-	_, err = c.WriteTo(t.Context(), full{})
+	_, err = c.WriteTo(t.Context(), fullDisk{})
 	if step, ok := errors.AsType[*source.StepError](err); ok || !errors.Is(err, io.ErrShortWrite) {
 		t.Errorf("error %v (%+v)", err, step)
 	}
 }
 
-type full struct{}
+type fullDisk struct{}
 
-func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+func (fullDisk) Write([]byte) (int, error) { return 0, io.ErrShortWrite }

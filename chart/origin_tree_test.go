@@ -36,8 +36,8 @@ func TestVersionsFromTrees(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := newChartSetup(t)
-			w.tree(new(source.GitRepository), "src", row.revision, simple("charts/app", "app", row.version, "prod.yaml", "a: 2\n"))
-			c := made("GitRepository/src", "charts/app", func(s *source.PkgChartSpec) {
+			w.putTree(new(source.GitRepository), "src", row.revision, simpleChart("charts/app", "app", row.version, "prod.yaml", "a: 2\n"))
+			c := newPkgChart("GitRepository/src", "charts/app", func(s *source.PkgChartSpec) {
 				s.ReconcileStrategy, s.ValuesFiles = row.strategy, row.values
 			})
 			w.run(c, source.Stored)
@@ -79,11 +79,11 @@ func TestValuesFromTrees(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := newChartSetup(t)
-			w.tree(new(source.GitRepository), "lib", rev2, files("v/x.yaml", "a: x\n"))
-			w.tree(new(source.Bucket), "data", "sha256:11", files("y.yaml", "\"y\": 1\n"))
-			w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0",
+			w.putTree(new(source.GitRepository), "lib", rev2, files("v/x.yaml", "a: x\n"))
+			w.putTree(new(source.Bucket), "data", "sha256:11", files("y.yaml", "\"y\": 1\n"))
+			w.putTree(new(source.GitRepository), "src", rev1, simpleChart("app", "app", "1.0.0",
 				"p.yaml", "a: 2\nb: {c: 9}\nl: [1, 2]\n", "deep/q.yaml", "b: {d: null}\nl: [3]\n", "values.yaml", "root: true\n"))
-			c := made("GitRepository/src", "app", func(s *source.PkgChartSpec) {
+			c := newPkgChart("GitRepository/src", "app", func(s *source.PkgChartSpec) {
 				s.ValuesFiles, s.IgnoreMissingValuesFiles = row.values, row.ignore
 			})
 			w.run(c, source.Stored)
@@ -100,8 +100,8 @@ func TestValuesFromTrees(t *testing.T) {
 func TestSameTreeSameArchive(t *testing.T) {
 	build := func() string {
 		w := newChartSetup(t)
-		w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0", "app/.helmignore", "*.md\n", "app/x.md", "x", "p.yaml", "a: 3\nz: 1\nk: 1\n"))
-		c := made("GitRepository/src", "app", func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"p.yaml", "app/values.yaml"} })
+		w.putTree(new(source.GitRepository), "src", rev1, simpleChart("app", "app", "1.0.0", "app/.helmignore", "*.md\n", "app/x.md", "x", "p.yaml", "a: 3\nz: 1\nk: 1\n"))
+		c := newPkgChart("GitRepository/src", "app", func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"p.yaml", "app/values.yaml"} })
 		w.run(c, source.Stored)
 		return c.Artifact().Digest
 	}
@@ -111,7 +111,7 @@ func TestSameTreeSameArchive(t *testing.T) {
 // TestWhatRenewsCharts checks which changes build a chart again.
 func TestWhatRenewsCharts(t *testing.T) {
 	bump := func(w *chartSetup, version, revision string, further ...string) {
-		w.tree(new(source.GitRepository), "src", revision, simple("app", "app", version, further...))
+		w.putTree(new(source.GitRepository), "src", revision, simpleChart("app", "app", version, further...))
 	}
 	for _, row := range []struct {
 		name    string
@@ -130,17 +130,17 @@ func TestWhatRenewsCharts(t *testing.T) {
 			func(w *chartSetup, _ *source.PkgChart) { bump(w, "1.0.0", rev1, "x", "y") }, source.Stored, "revision " + rev1 + " of GitRepository/apps/src has other content: its digest was sha256:"},
 		{"values of another source", func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"source:lib/x.yaml"} },
 			func(w *chartSetup, _ *source.PkgChart) {
-				w.tree(new(source.GitRepository), "lib", rev2, files("x.yaml", "a: 8\n"))
+				w.putTree(new(source.GitRepository), "lib", rev2, files("x.yaml", "a: 8\n"))
 			},
 			source.Stored, "changed: values file source:lib/x.yaml"},
 		{"something beside the values of another source", func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"source:lib/x.yaml"} },
 			func(w *chartSetup, _ *source.PkgChart) {
-				w.tree(new(source.GitRepository), "lib", rev2, files("x.yaml", "a: 7\n", "z", "z"))
+				w.putTree(new(source.GitRepository), "lib", rev2, files("x.yaml", "a: 7\n", "z", "z"))
 			}, source.Unchanged, "revision, spec and inputs"},
 		{"values that were missing", func(s *source.PkgChartSpec) {
 			s.ValuesFiles, s.IgnoreMissingValuesFiles = []string{"source:lib/late.yaml"}, true
 		}, func(w *chartSetup, _ *source.PkgChart) {
-			w.tree(new(source.GitRepository), "lib", rev2, files("late.yaml", "a: 8\n"))
+			w.putTree(new(source.GitRepository), "lib", rev2, files("late.yaml", "a: 8\n"))
 		}, source.Stored, "changed: values file source:lib/late.yaml"},
 		{"another list of values files, by a document with a generation of its own", func(s *source.PkgChartSpec) { s.IgnoreMissingValuesFiles = true },
 			func(_ *chartSetup, c *source.PkgChart) { c.Spec.ValuesFiles = []string{"values.yaml"} }, source.Stored, "changed: spec.valuesFiles"},
@@ -148,7 +148,7 @@ func TestWhatRenewsCharts(t *testing.T) {
 			func(_ *chartSetup, c *source.PkgChart) { c.Metadata.Generation = 4 }, source.Stored, "the revision changed from 1.0.0+3 to 1.0.0+4"},
 		{"another generation, without", nil, func(_ *chartSetup, c *source.PkgChart) { c.Metadata.Generation = 4 }, source.Unchanged, "revision, spec"},
 		{"another source", nil, func(w *chartSetup, c *source.PkgChart) {
-			w.tree(new(source.Bucket), "src", rev2, simple("app", "app", "1.0.0", "x", "y"))
+			w.putTree(new(source.Bucket), "src", rev2, simpleChart("app", "app", "1.0.0", "x", "y"))
 			c.Spec.SourceRef.Kind = "Bucket"
 		}, source.Stored, "version 1.0.0 is another chart: it was that of GitRepository/apps/src:app, is that of Bucket/apps/src:app"},
 		{"another path", nil, func(w *chartSetup, c *source.PkgChart) {
@@ -156,7 +156,7 @@ func TestWhatRenewsCharts(t *testing.T) {
 			c.Spec.Chart = "other"
 		}, source.Stored, "version 1.0.0 is another chart: it was that of GitRepository/apps/src:app, is that of GitRepository/apps/src:other"},
 		{"another name", nil, func(w *chartSetup, _ *source.PkgChart) {
-			w.tree(new(source.GitRepository), "src", rev2, simple("app", "other", "1.0.0"))
+			w.putTree(new(source.GitRepository), "src", rev2, simpleChart("app", "other", "1.0.0"))
 		}, source.Stored, "changed: spec.chart"},
 		{"a lost artifact", nil, func(w *chartSetup, c *source.PkgChart) {
 			must(t, w.Store.Remove("pkgchart/apps/app"))
@@ -165,8 +165,8 @@ func TestWhatRenewsCharts(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			w := newChartSetup(t)
 			bump(w, "1.0.0", rev1)
-			w.tree(new(source.GitRepository), "lib", rev1, files("x.yaml", "a: 7\n"))
-			c := made("GitRepository/src", "app", row.edit)
+			w.putTree(new(source.GitRepository), "lib", rev1, files("x.yaml", "a: 7\n"))
+			c := newPkgChart("GitRepository/src", "app", row.edit)
 			w.run(c, source.Stored)
 			row.then(w, c)
 			result := w.run(c, row.outcome)
@@ -193,8 +193,8 @@ func TestArchivesInTrees(t *testing.T) {
 	w := newChartSetup(t)
 	archive := tgz(t, map[string]string{
 		"app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 2.0.0\ndescription:   odd   spacing\n", "app/values.yaml": "a: 1\n", "app/templates/x": "x"})
-	w.tree(new(source.GitRepository), "src", rev1, files("charts/app-2.0.0.tgz", string(archive), "p.yaml", "a: 2\n"))
-	c := made("GitRepository/src", "/charts/app-2.0.0.tgz", nil)
+	w.putTree(new(source.GitRepository), "src", rev1, files("charts/app-2.0.0.tgz", string(archive), "p.yaml", "a: 2\n"))
+	c := newPkgChart("GitRepository/src", "/charts/app-2.0.0.tgz", nil)
 	w.run(c, source.Stored)
 	if got := w.bytes(c.Artifact()); got != string(archive) {
 		t.Errorf("the archive has %d bytes, it had %d", len(got), len(archive))
@@ -217,9 +217,9 @@ func TestCredentialsInTheURLOfADependency(t *testing.T) {
 	for _, scheme := range []string{"http", "oci", "ftp"} {
 		w := newChartSetup(t, "cAnArY")
 		at := strings.Replace(server.URL(), "http://", scheme+"://ann:cAnArY-of-a%2F+1@", 1)
-		w.tree(new(source.GitRepository), "src", rev1, simple("lib", "lib", "0.1.0", "whole/Chart.yaml",
+		w.putTree(new(source.GitRepository), "src", rev1, simpleChart("lib", "lib", "0.1.0", "whole/Chart.yaml",
 			fmt.Sprintf("apiVersion: v2\nname: whole\nversion: 1.0.0\ndependencies:\n- {name: none, version: ^1, repository: %q}\n", at)))
-		w.fails(made("GitRepository/src", "whole", nil), nil, source.Failed, "DependencyBuildError", `"none"`)
+		w.fails(newPkgChart("GitRepository/src", "whole", nil), nil, source.Failed, "DependencyBuildError", `"none"`)
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	pulled   = "Ready=True/ChartPullSucceeded ArtifactInStorage=True/ChartPullSucceeded"
-	verified = "Ready=True/ChartPullSucceeded SourceVerified=True/Succeeded ArtifactInStorage=True/ChartPullSucceeded"
+	pulledConditions   = "Ready=True/ChartPullSucceeded ArtifactInStorage=True/ChartPullSucceeded"
+	verifiedConditions = "Ready=True/ChartPullSucceeded SourceVerified=True/Succeeded ArtifactInStorage=True/ChartPullSucceeded"
 )
 
 // TestProvenanceLife: while a repository over HTTP asks for provenance files, a chart is
@@ -34,8 +34,8 @@ func TestProvenanceLife(t *testing.T) {
 	first := server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
 	w := newChartSetup(t)
 	ring := func(data []byte) { w.secrets["apps/ring"] = source.Secret{Data: map[string][]byte{"keys": data}} }
-	repo := w.indexed(server)
-	c := made("PkgRepository/src", "app", nil)
+	repo := w.addIndexRepository(server)
+	c := newPkgChart("PkgRepository/src", "app", nil)
 	want := func(conditions, message string) {
 		t.Helper()
 		testenv.Equal(t, conditionsOf(c), conditions, "conditions")
@@ -44,7 +44,7 @@ func TestProvenanceLife(t *testing.T) {
 		}
 	}
 	w.run(c, source.Stored)
-	want(pulled, "")
+	want(pulledConditions, "")
 	before := *c.Artifact()
 
 	repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: source.LocalReference{Name: "ring"}}
@@ -57,15 +57,15 @@ func TestProvenanceLife(t *testing.T) {
 	if result := w.run(c, source.Stored); result.Why != "the artifact was not verified as the spec asks now" || result.Verification.Mode != "provenance" {
 		t.Errorf("%+v", result)
 	}
-	want(verified, "verified provenance of chart app in version 1.0.0 with key")
+	want(verifiedConditions, "verified provenance of chart app in version 1.0.0 with key")
 	w.run(c, source.Unchanged)
-	want(verified, "verified provenance")
+	want(verifiedConditions, "verified provenance")
 
 	ring(chart.PublicKeys(t, bob, true))
 	w.fails(c, &before, source.Failed, "ChartVerificationError", "none of the trusted keys")
 	ring(append(chart.PublicKeys(t, bob, false), chart.PublicKeys(t, ann, false)...))
 	w.run(c, source.Stored)
-	want(verified, "verified provenance")
+	want(verifiedConditions, "verified provenance")
 	ring(chart.PublicKeys(t, ann, false))
 	testenv.Equal(t, w.run(c, source.Stored).Why, "the trusted keys changed")
 
@@ -76,11 +76,11 @@ func TestProvenanceLife(t *testing.T) {
 	server.Remove("app", "1.1.0")
 	w.refresh(repo, source.Stored)
 	w.run(c, source.Stored) // the rejected version is gone, and the remaining one was verified before
-	want(verified, "verified provenance")
+	want(verifiedConditions, "verified provenance")
 
 	repo.Spec.Verify = nil
 	w.run(c, source.Unchanged)
-	want(pulled, "")
+	want(pulledConditions, "")
 }
 
 // TestSignedCharts verifies a chart in a registry by the digest that is fetched.
@@ -89,7 +89,7 @@ func TestSignedCharts(t *testing.T) {
 	key, other := testenv.NewCosign(t, 1), testenv.NewCosign(t, 2)
 	w := newChartSetup(t)
 	w.technologies = map[string]oci.Technology{"cosign": cosign.New(cosign.Config{})}
-	w.pushed(g)
+	w.addOCIRepository(g)
 	keys := func(texts ...[]byte) {
 		data := map[string][]byte{}
 		for i, text := range texts {
@@ -99,19 +99,19 @@ func TestSignedCharts(t *testing.T) {
 	}
 	keys(key.Public())
 	publish := func(version string) {
-		subject := push(g, version, archived(t, version))
+		subject := push(g, version, appArchive(t, version))
 		key.Sign(g, "team/app", subject, subject.Digest)
 	}
 	publish("1.0.0")
-	c := made("PkgRepository/src", "app", func(s *source.PkgChartSpec) {
+	c := newPkgChart("PkgRepository/src", "app", func(s *source.PkgChartSpec) {
 		s.Verify = &source.OCIRepositoryVerification{Provider: "cosign", SecretRef: &source.LocalReference{Name: "keys"}}
 	})
 	w.run(c, source.Stored)
-	testenv.Equal(t, conditionsOf(c), verified, "conditions")
+	testenv.Equal(t, conditionsOf(c), verifiedConditions, "conditions")
 	w.run(c, source.Unchanged)
 	before := *c.Artifact()
 
-	push(g, "1.1.0", archived(t, "1.1.0"))
+	push(g, "1.1.0", appArchive(t, "1.1.0"))
 	g.Reset()
 	w.fails(c, &before, source.Failed, "ChartVerificationError", "is not signed")
 	testenv.Equal(t, g.Count(testenv.GetBlob), 0, "blobs were asked for before the chart was verified")
@@ -129,7 +129,7 @@ func TestSignedCharts(t *testing.T) {
 	w.fails(c, &before, source.Stalled, "VerificationError", "this program verifies with cosign")
 	c.Spec.Verify, c.Metadata.Generation = nil, 4
 	w.run(c, source.Unchanged)
-	testenv.Equal(t, conditionsOf(c), pulled, "conditions")
+	testenv.Equal(t, conditionsOf(c), pulledConditions, "conditions")
 }
 
 // TestKeysThatChangeMeanwhile gets no verdict if the keys change between Resolve and
@@ -142,8 +142,8 @@ func TestKeysThatChangeMeanwhile(t *testing.T) {
 	server.PutFile("app-1.0.0.tgz.prov", chart.SignText(t, ann, at, chart.Statement("app", "1.0.0", archive)))
 	w := newChartSetup(t)
 	w.secrets["apps/ring"] = source.Secret{Data: map[string][]byte{"keys": chart.PublicKeys(t, bob, false)}}
-	w.indexed(server).Spec.Verify = &source.PkgRepositoryVerification{SecretRef: source.LocalReference{Name: "ring"}}
-	o := w.origin(made("PkgRepository/src", "app", nil))
+	w.addIndexRepository(server).Spec.Verify = &source.PkgRepositoryVerification{SecretRef: source.LocalReference{Name: "ring"}}
+	o := w.origin(newPkgChart("PkgRepository/src", "app", nil))
 	rev, _, err := o.Resolve(t.Context(), nil)
 	if err != nil || rev.Verify != "provenance" {
 		t.Fatal(rev, err)
@@ -160,12 +160,12 @@ func TestKeysThatChangeMeanwhile(t *testing.T) {
 func TestVersionsThatMove(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	w := newChartSetup(t)
-	w.pushed(g)
-	push(g, "1.0.0", archived(t, "1.0.0"))
-	c := made("PkgRepository/src", "app", nil)
+	w.addOCIRepository(g)
+	push(g, "1.0.0", appArchive(t, "1.0.0"))
+	c := newPkgChart("PkgRepository/src", "app", nil)
 	rev, _, err := w.origin(c).Resolve(t.Context(), nil)
 	must(t, err)
-	push(g, "1.1.0", archived(t, "1.1.0"))
+	push(g, "1.1.0", appArchive(t, "1.1.0"))
 	_, err = w.origin(c).Open(t.Context(), rev)
 	testenv.ErrorIs(t, err, source.ErrMoved)
 }
@@ -197,8 +197,8 @@ type keyed struct {
 	edit  func(w *chartSetup, spec *source.PkgRepositorySpec)
 }
 
-// idle holds the fields that do not affect requests for a chart.
-var idle = map[string]bool{"Interval": true, "Timeout": true, "Suspend": true, "Verify": true, "AccessFrom": true}
+// unusedFields holds the fields that do not affect requests for a chart.
+var unusedFields = map[string]bool{"Interval": true, "Timeout": true, "Suspend": true, "Verify": true, "AccessFrom": true}
 
 // TestCacheKeyHoldsWhatDecidesARequest fills a cache and then changes one field at a time:
 // the chart must be requested again, as with an empty cache.
@@ -218,9 +218,9 @@ func TestCacheKeyHoldsWhatDecidesARequest(t *testing.T) {
 		keyedTest{
 			spec: source.PkgRepositorySpec{URL: server.URL(), SecretRef: &source.LocalReference{Name: "login"},
 				CertSecretRef: &source.LocalReference{Name: "cert"}, PassCredentials: true},
-			asked: func() int { return server.Count(testenv.GetChart) },
-			fails: "401",
-			idle:  map[string]bool{"Type": true, "Provider": true, "Insecure": true}, // of type oci
+			requests:     func() int { return server.Count(testenv.GetChart) },
+			fails:        "401",
+			unusedFields: map[string]bool{"Type": true, "Provider": true, "Insecure": true}, // of type oci
 			rows: []keyed{
 				{"URL", "", func(_ *chartSetup, s *source.PkgRepositorySpec) { s.URL += "?a=b" }},
 				{"SecretRef", "", func(_ *chartSetup, s *source.PkgRepositorySpec) { s.SecretRef = nil }},
@@ -243,15 +243,15 @@ func TestCacheKeyHoldsWhatDecidesARequest(t *testing.T) {
 		for _, name := range []string{"team/app", "other/app"} {
 			g.Push(name, "1.0.0", testenv.Manifest{
 				Config: &testenv.Blob{MediaType: "application/vnd.cncf.helm.config.v1+json", Data: []byte("{}")},
-				Layers: []testenv.Blob{{MediaType: "application/vnd.cncf.helm.chart.content.v1.tar+gzip", Data: testenv.TarGzip(t, wrapped("app", "1.0.0", nil)).Data}},
+				Layers: []testenv.Blob{{MediaType: "application/vnd.cncf.helm.chart.content.v1.tar+gzip", Data: testenv.TarGzip(t, chartWithTree("app", "1.0.0", nil)).Data}},
 			})
 		}
 		keyedTest{
 			spec: source.PkgRepositorySpec{URL: g.URL("team"), Type: source.RepositoryOCI, Insecure: true,
 				SecretRef: &source.LocalReference{Name: "login"}, CertSecretRef: &source.LocalReference{Name: "cert"}},
-			asked: func() int { return g.Count(testenv.GetBlob) },
-			fails: "HTTP response to HTTPS client", // even the manifest cannot be fetched
-			idle:  map[string]bool{"PassCredentials": true, "Type": true},
+			requests:     func() int { return g.Count(testenv.GetBlob) },
+			fails:        "HTTP response to HTTPS client", // even the manifest cannot be fetched
+			unusedFields: map[string]bool{"PassCredentials": true, "Type": true},
 			rows: []keyed{
 				{"URL", "", func(_ *chartSetup, s *source.PkgRepositorySpec) { s.URL = g.URL("other") }},
 				{"SecretRef", "", func(_ *chartSetup, s *source.PkgRepositorySpec) { s.SecretRef = nil }},
@@ -271,11 +271,11 @@ func TestCacheKeyHoldsWhatDecidesARequest(t *testing.T) {
 
 // A keyedTest holds the parameters of the test for one type of repository.
 type keyedTest struct {
-	spec  source.PkgRepositorySpec
-	asked func() int // requests for a chart so far
-	fails string     // part of the error if the server refuses
-	idle  map[string]bool
-	rows  []keyed
+	spec         source.PkgRepositorySpec
+	requests     func() int // requests for a chart so far
+	fails        string     // part of the error if the server refuses
+	unusedFields map[string]bool
+	rows         []keyed
 }
 
 func (k keyedTest) run(t *testing.T, secrets map[string]source.Secret) {
@@ -284,7 +284,7 @@ func (k keyedTest) run(t *testing.T, secrets map[string]source.Secret) {
 		covered[r.field] = true
 	}
 	for f := range reflect.TypeFor[source.PkgRepositorySpec]().Fields() {
-		if !covered[f.Name] && !k.idle[f.Name] && !idle[f.Name] {
+		if !covered[f.Name] && !k.unusedFields[f.Name] && !unusedFields[f.Name] {
 			t.Errorf("spec.%s: say whether it decides a request for a chart", f.Name)
 		}
 	}
@@ -332,8 +332,8 @@ func (k keyedTest) fetch(t *testing.T, cache *artifact.Cache, secrets map[string
 		_, err := w.Reconcile(repo, chart.NewRepository(repo, env))
 		must(t, err)
 	}
-	before := k.asked()
-	c := made("PkgRepository/charts", "app", nil)
+	before := k.requests()
+	c := newPkgChart("PkgRepository/charts", "app", nil)
 	_, err := w.Reconcile(c, chart.New(c, env, nil))
-	return k.asked() - before, err
+	return k.requests() - before, err
 }

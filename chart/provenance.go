@@ -28,10 +28,10 @@ const provenanceMode = "provenance"
 // maxProvenance is the maximum size of a provenance file, in bytes.
 const maxProvenance = 1 << 20
 
-// attests returns an error unless text, whose signature was verified, describes c: it must
+// checkProvenance returns an error unless text, whose signature was verified, describes c: it must
 // have its name, its version, and the digest of its archive under the file name that the
 // package manager uses.
-func attests(text []byte, c *bundle.Chart) error {
+func checkProvenance(text []byte, c *bundle.Chart) error {
 	separator := []byte("\n...\n")
 	about, sums, ok := bytes.Cut(text, separator)
 	if !ok || bytes.Contains(sums, separator) {
@@ -62,12 +62,12 @@ func attests(text []byte, c *bundle.Chart) error {
 	return nil
 }
 
-// misplaced is the error for a verification that a repository over HTTP cannot do.
-var misplaced = transport.Unverified(invalid(errors.New("spec.verify requires a PkgRepository of type oci: remove it, or name a keyring in spec.verify of the PkgRepository")))
+// errVerifyUnsupported is the error for a verification that a repository over HTTP cannot do.
+var errVerifyUnsupported = transport.VerificationError(invalid(errors.New("spec.verify requires a PkgRepository of type oci: remove it, or name a keyring in spec.verify of the PkgRepository")))
 
-func (u *chartRepository) trusts(ctx context.Context, trust *source.OCIRepositoryVerification) (string, error) {
+func (u *chartRepository) trustFingerprint(ctx context.Context, trust *source.OCIRepositoryVerification) (string, error) {
 	if trust != nil {
-		return "", misplaced
+		return "", errVerifyUnsupported
 	}
 	if u.repo.Spec.Verify == nil {
 		return "", nil
@@ -77,8 +77,8 @@ func (u *chartRepository) trusts(ctx context.Context, trust *source.OCIRepositor
 		return "", err
 	}
 	sum := sha256.New()
-	transport.Note(sum, provenanceMode)
-	secret.Note(sum)
+	transport.HashInto(sum, provenanceMode)
+	secret.HashInto(sum)
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
@@ -95,16 +95,16 @@ func (u *chartRepository) keys(ctx context.Context) (secret transport.Secret, ke
 		}
 	}
 	if err != nil {
-		return transport.Secret{}, nil, transport.Unverified(err)
+		return transport.Secret{}, nil, transport.VerificationError(err)
 	}
 	return secret, keys, nil
 }
 
 // verify implements upstream. It uses the provenance file beside the chart, and keeps the
 // chart that it downloads for fetch.
-func (u *chartRepository) verify(ctx context.Context, s *selected, trust *source.OCIRepositoryVerification) (v source.Verification, err error) {
+func (u *chartRepository) verify(ctx context.Context, s *selectedVersion, trust *source.OCIRepositoryVerification) (v source.Verification, err error) {
 	if trust != nil {
-		return v, misplaced
+		return v, errVerifyUnsupported
 	}
 	if u.repo.Spec.Verify == nil {
 		return v, nil
@@ -117,7 +117,7 @@ func (u *chartRepository) verify(ctx context.Context, s *selected, trust *source
 	if err != nil {
 		return v, err
 	}
-	signer, err := u.vouched(ctx, got, keys)
+	signer, err := u.provenanceSigner(ctx, got, keys)
 	if err != nil {
 		got.Close()
 		return v, stepError(source.StepVerify, verifyFailed, fmt.Errorf("chart %s %s: %w", s.name, s.version, err))
@@ -128,9 +128,9 @@ func (u *chartRepository) verify(ctx context.Context, s *selected, trust *source
 		Message: fmt.Sprintf("verified provenance of chart %s in version %s with key '%s'", s.name, s.version, signer)}, nil
 }
 
-// vouched returns the signer of the provenance file of got, which came with it or
+// provenanceSigner returns the signer of the provenance file of got, which came with it or
 // lies beside it.
-func (u *chartRepository) vouched(ctx context.Context, got download, keys *signature.Keys) (signer string, err error) {
+func (u *chartRepository) provenanceSigner(ctx context.Context, got downloadedChart, keys *signature.Keys) (signer string, err error) {
 	at := *got.from
 	if at.Scheme != "oci" {
 		at.Path += ".prov"
@@ -152,7 +152,7 @@ func (u *chartRepository) vouched(ctx context.Context, got download, keys *signa
 	}
 	text, signer, err := keys.VerifyText(got.prov, time.Now())
 	if err == nil {
-		err = attests(text, got.Chart)
+		err = checkProvenance(text, got.Chart)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: provenance file %s: %w", source.ErrVerification, redact.URL(&at), err)

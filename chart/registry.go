@@ -57,9 +57,9 @@ func (r *registry) close() {
 	clear(r.connected)
 }
 
-// of returns the OCI repository that holds the chart. The first call for a chart reads
+// ociRepository returns the OCI repository that holds the chart. The first call for a chart reads
 // Secrets and logs in.
-func (r *registry) of(ctx context.Context, name string) (*oci.Repository, error) {
+func (r *registry) ociRepository(ctx context.Context, name string) (*oci.Repository, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if from := r.connected[name]; from != nil {
@@ -91,15 +91,15 @@ func (o *opener) connect(ctx context.Context, repo *source.PkgRepository, url st
 	return from, err
 }
 
-func (r *registry) find(ctx context.Context, name, want string) (*selected, error) {
-	failed := func(err error) (*selected, error) {
+func (r *registry) find(ctx context.Context, name, want string) (*selectedVersion, error) {
+	failed := func(err error) (*selectedVersion, error) {
 		return nil, stepError(source.StepResolve, pullFailed, fmt.Errorf("chart %s: %w", name, err))
 	}
-	from, err := r.of(ctx, name)
+	from, err := r.ociRepository(ctx, name)
 	if err != nil {
 		return failed(err)
 	}
-	s := &selected{name: name, version: want}
+	s := &selectedVersion{name: name, version: want}
 	if _, err := semver.StrictNewVersion(want); err != nil {
 		err := source.Within(ctx, timeout(r.repo), "list tags", func(ctx context.Context) error {
 			entry, err := index.Select(versions(from.Tags(ctx)), want)
@@ -134,7 +134,7 @@ func versions(tags iter.Seq2[string, error]) iter.Seq2[index.Entry, error] {
 	return func(yield func(index.Entry, error) bool) {
 		for tag, err := range tags {
 			version := strings.ReplaceAll(tag, "_", "+")
-			if _, none := semver.StrictNewVersion(bare(version)); none != nil && err == nil {
+			if _, none := semver.StrictNewVersion(trimV(version)); none != nil && err == nil {
 				continue
 			}
 			if !yield(index.Entry{Version: version}, err) {
@@ -144,7 +144,7 @@ func versions(tags iter.Seq2[string, error]) iter.Seq2[index.Entry, error] {
 	}
 }
 
-func (r *registry) trusts(ctx context.Context, trust *source.OCIRepositoryVerification) (print string, err error) {
+func (r *registry) trustFingerprint(ctx context.Context, trust *source.OCIRepositoryVerification) (print string, err error) {
 	if trust == nil {
 		return "", nil
 	}
@@ -153,7 +153,7 @@ func (r *registry) trusts(ctx context.Context, trust *source.OCIRepositoryVerifi
 		return err
 	})
 	if err != nil {
-		return "", transport.Unverified(err)
+		return "", transport.VerificationError(err)
 	}
 	return print, nil
 }
@@ -165,11 +165,11 @@ func (r *registry) signatures(trust *source.OCIRepositoryVerification) oci.Check
 
 // verify implements upstream. It verifies the selected digest, and so everything that the
 // digest covers.
-func (r *registry) verify(ctx context.Context, s *selected, trust *source.OCIRepositoryVerification) (v source.Verification, err error) {
+func (r *registry) verify(ctx context.Context, s *selectedVersion, trust *source.OCIRepositoryVerification) (v source.Verification, err error) {
 	if trust == nil {
 		return v, nil
 	}
-	from, err := r.of(ctx, s.name)
+	from, err := r.ociRepository(ctx, s.name)
 	if err == nil {
 		err = source.Within(ctx, timeout(r.repo), "verify", func(ctx context.Context) error {
 			check := r.signatures(trust)
@@ -189,9 +189,9 @@ func (r *registry) verify(ctx context.Context, s *selected, trust *source.OCIRep
 	return v, nil
 }
 
-func (r *registry) fetch(ctx context.Context, s *selected) (*bundle.Chart, error) {
-	from, err := r.of(ctx, s.name)
-	var got download
+func (r *registry) fetch(ctx context.Context, s *selectedVersion) (*bundle.Chart, error) {
+	from, err := r.ociRepository(ctx, s.name)
+	var got downloadedChart
 	if err == nil {
 		got, err = r.pull(ctx, s, from, r.repo, s.subject, false)
 	}
@@ -242,7 +242,7 @@ func parseManifest(d ocispec.Descriptor, text []byte) (chart, prov *ocispec.Desc
 // pull returns the chart whose manifest is subject, with its provenance file if withProv is
 // set. All content is checked against the digests in the manifest. The credentials, and the
 // timeout of each request, are those of repo.
-func (o *opener) pull(ctx context.Context, s *selected, from *oci.Repository, repo *source.PkgRepository, subject ocispec.Descriptor, withProv bool) (got download, err error) {
+func (o *opener) pull(ctx context.Context, s *selectedVersion, from *oci.Repository, repo *source.PkgRepository, subject ocispec.Descriptor, withProv bool) (got downloadedChart, err error) {
 	var chart, prov *ocispec.Descriptor
 	err = source.Within(ctx, timeout(repo), "fetch manifest", func(ctx context.Context) error {
 		d, text, err := from.Manifest(ctx, ocispec.Descriptor{Digest: subject.Digest})
@@ -265,7 +265,7 @@ func (o *opener) pull(ctx context.Context, s *selected, from *oci.Repository, re
 	if err != nil {
 		return got, err
 	}
-	access, err := o.access(ctx, repo, from)
+	access, err := o.cacheScope(ctx, repo, from)
 	if err != nil {
 		return got, err
 	}
@@ -303,16 +303,16 @@ func readBlob(ctx context.Context, from *oci.Repository, layer ocispec.Descripto
 	return nil
 }
 
-// access returns the part of a cache key that limits the reuse of content of from to
+// cacheScope returns the part of a cache key that limits the reuse of content of from to
 // objects that use the same repository with the same credentials.
-func (o *opener) access(ctx context.Context, repo *source.PkgRepository, from *oci.Repository) (string, error) {
+func (o *opener) cacheScope(ctx context.Context, repo *source.PkgRepository, from *oci.Repository) (string, error) {
 	secret, cert, err := readSecrets(ctx, repo, o.secretReader)
 	if err != nil {
 		return "", err
 	}
 	h := sha256.New()
-	transport.Note(h, from.Name(), repo.Spec.Provider, fmt.Sprint(repo.Spec.Insecure))
-	secret.Note(h)
-	cert.Note(h)
+	transport.HashInto(h, from.Name(), repo.Spec.Provider, fmt.Sprint(repo.Spec.Insecure))
+	secret.HashInto(h)
+	cert.HashInto(h)
 	return string(h.Sum(nil)), nil
 }

@@ -81,7 +81,7 @@ func (r *Repository) Resolve(ctx context.Context, last source.State) (source.Rev
 }
 
 func (r *Repository) resolve(ctx context.Context, last source.State) (rev source.Revision, state source.State, err error) {
-	if err := r.admit(); err != nil || r.repo.Spec.Type == source.RepositoryOCI {
+	if err := r.validate(); err != nil || r.repo.Spec.Type == source.RepositoryOCI {
 		return rev, nil, err
 	}
 	w, err := dial(ctx, r.repo, r.env, r.secretReader)
@@ -93,7 +93,7 @@ func (r *Repository) resolve(ctx context.Context, last source.State) (rev source
 	if !r.moved.Swap(false) {
 		before, since = decodeRepositoryState(last, w), r.env.Since
 	}
-	f, err := r.ask(ctx, w, before.validators, since)
+	f, err := r.fetchShared(ctx, w, before.validators, since)
 	if err != nil {
 		return rev, nil, err
 	}
@@ -155,7 +155,7 @@ func (r *Repository) open(ctx context.Context, rev source.Revision) (*indexFile,
 
 // connect returns the HTTP repository of the index.
 func (r *Repository) connect(ctx context.Context) (*httpRepository, error) {
-	if err := r.admit(); err != nil {
+	if err := r.validate(); err != nil {
 		return nil, err
 	}
 	if r.repo.Spec.Type == source.RepositoryOCI {
@@ -164,9 +164,9 @@ func (r *Repository) connect(ctx context.Context) (*httpRepository, error) {
 	return dial(ctx, r.repo, r.env, r.secretReader)
 }
 
-// admit validates the spec, which may have been built in Go and never decoded. It returns
+// validate validates the spec, which may have been built in Go and never decoded. It returns
 // the first defect.
-func (r *Repository) admit() error {
+func (r *Repository) validate() error {
 	spec, named := &r.repo.Spec, specOf(r.repo)
 	named.Metadata.Name = cmp.Or(named.Metadata.Name, "unnamed") // a repository made for a dependency has no name
 	if defect, ok := errors.AsType[*source.DocumentError](source.Validate(named)); ok {
@@ -208,18 +208,18 @@ func (c *repositoryContent) Verify(context.Context) (source.Verification, error)
 
 // WriteTo implements [source.Content]. It writes the index unchanged.
 func (c *repositoryContent) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
-	report := source.Report{Message: fmt.Sprintf("stored fetched index of size %s from '%s'", human(c.size), c.at), Notes: c.notes}
+	report := source.Report{Message: fmt.Sprintf("stored fetched index of size %s from '%s'", formatSize(c.size), c.at), Notes: c.notes}
 	n, err := io.Copy(w, c.reader())
 	report.Report = artifact.Report{Files: 1, Bytes: n}
 	if total := c.summary.SkippedTotal; total > 0 {
-		report.Notes = append(report.Notes[:len(c.notes):len(c.notes)], c.skipped(total))
+		report.Notes = append(report.Notes[:len(c.notes):len(c.notes)], c.describeSkipped(total))
 	}
 	return report, err
 }
 
-// skipped describes the entries of the index that cannot be used, the first five one by
+// describeSkipped describes the entries of the index that cannot be used, the first five one by
 // one.
-func (c *repositoryContent) skipped(total int) string {
+func (c *repositoryContent) describeSkipped(total int) string {
 	var text []string
 	for _, m := range c.summary.Skipped[:min(len(c.summary.Skipped), 5)] {
 		text = append(text, fmt.Sprintf("chart %.80q version %.80q (line %d): %.200s", m.Chart, m.Version, m.Line, redact.String(m.Problem)))
@@ -234,8 +234,8 @@ func (c *repositoryContent) skipped(total int) string {
 	return fmt.Sprintf("%d %s of the index cannot be used: %s", total, entries, strings.Join(text, "; "))
 }
 
-// human returns a size as people read it, in powers of 1000 (reference A3).
-func human(bytes int64) string {
+// formatSize returns a size as people read it, in powers of 1000 (reference A3).
+func formatSize(bytes int64) string {
 	size, prefix := humanize.ComputeSI(float64(bytes))
 	return fmt.Sprintf("%.4g%sB", size, prefix)
 }

@@ -80,28 +80,28 @@ func (v validators) header() http.Header {
 	return h
 }
 
-// An answer is a response with an index as its body.
-type answer struct {
+// An indexResponse is a response with an index as its body.
+type indexResponse struct {
 	body io.ReadCloser
 	at   string // redacted URL
-	page bool   // its Content-Type is HTML
+	html bool   // its Content-Type is HTML
 	size int64  // -1 if unknown
 	validators
 }
 
 // index requests the index. The answer is nil if the index still matches v.
-func (w *httpRepository) index(ctx context.Context, v validators) (*answer, error) {
-	if w.local != "" {
-		f, err := openLocal(w.local, nameOfIndex)
+func (w *httpRepository) index(ctx context.Context, v validators) (*indexResponse, error) {
+	if w.localDir != "" {
+		f, err := openLocal(w.localDir, nameOfIndex)
 		if errors.Is(err, os.ErrNotExist) {
-			err = fmt.Errorf("%w: run helm repo index %s", err, w.local)
+			err = fmt.Errorf("%w: run helm repo index %s", err, w.localDir)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return &answer{body: f, at: w.local + "/" + nameOfIndex, size: -1}, nil
+		return &indexResponse{body: f, at: w.localDir + "/" + nameOfIndex, size: -1}, nil
 	}
-	resp, err := w.get(ctx, below(w.at, nameOfIndex), v.header())
+	resp, err := w.get(ctx, fileURL(w.baseURL, nameOfIndex), v.header())
 	if status, ok := errors.AsType[*StatusError](err); ok && errors.Is(err, os.ErrNotExist) {
 		status.Hint = "spec.url must be the URL of the directory that " + nameOfIndex + " is in"
 	}
@@ -113,7 +113,7 @@ func (w *httpRepository) index(ctx context.Context, v validators) (*answer, erro
 		return nil, nil
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	return &answer{body: resp.Body, at: redact.URL(resp.Request.URL), page: strings.HasSuffix(kind, "html"),
+	return &indexResponse{body: resp.Body, at: redact.URL(resp.Request.URL), html: strings.HasSuffix(kind, "html"),
 		size: resp.ContentLength, validators: validatorsOf(resp.Header)}, nil
 }
 
@@ -132,7 +132,7 @@ func (r *Repository) fetch(ctx context.Context, w *httpRepository, v validators)
 	in := &indexDownload{ctx: ctx, body: a.body, file: file, sum: sha256.New(), limit: r.limit(), progress: r.progress(a.size)}
 	summary, err := index.Check(in)
 	if err == nil {
-		err = in.rest()
+		err = in.receiveRest()
 	}
 	switch {
 	case in.err != nil: // takes precedence over the error of Check
@@ -142,7 +142,7 @@ func (r *Repository) fetch(ctx context.Context, w *httpRepository, v validators)
 	case err != nil:
 		head := make([]byte, 512)
 		n, _ := file.ReadAt(head, 0)
-		if a.page || strings.HasPrefix(http.DetectContentType(head[:n]), "text/html") {
+		if a.html || strings.HasPrefix(http.DetectContentType(head[:n]), "text/html") {
 			err = fmt.Errorf("%w: the answer is a web page: spec.url must be the URL of the directory that %s is in", err, nameOfIndex)
 		}
 		err = &source.StepError{Step: source.StepResolve, Reason: indexFailed, Err: err}
@@ -160,23 +160,23 @@ func (r *Repository) limit() int64 { return cmp.Or(r.env.Limits.Bytes, indexLimi
 // An indexDownload reads an index while it arrives and copies it to a file, up to a limit.
 // After Seek it reads from the start of the file.
 type indexDownload struct {
-	ctx      context.Context
-	body     io.Reader
-	file     *os.File
-	sum      hash.Hash
-	size     int64 // bytes received so far
-	limit    int64 // negative for none
-	progress func(int64)
-	again    *io.SectionReader // of the file, nil until Seek is called
-	err      error             // that ended the download, other than io.EOF
+	ctx        context.Context
+	body       io.Reader
+	file       *os.File
+	sum        hash.Hash
+	size       int64 // bytes received so far
+	limit      int64 // negative for none
+	progress   func(int64)
+	fileReader *io.SectionReader // of the file, nil until Seek is called
+	err        error             // that ended the download, other than io.EOF
 }
 
 func (a *indexDownload) Read(p []byte) (int, error) {
 	if err := context.Cause(a.ctx); err != nil {
 		return 0, err
 	}
-	if a.again != nil {
-		return a.again.Read(p)
+	if a.fileReader != nil {
+		return a.fileReader.Read(p)
 	}
 	n, err := a.body.Read(p)
 	a.size += int64(n)
@@ -199,16 +199,16 @@ func (a *indexDownload) Read(p []byte) (int, error) {
 // Seek implements [io.Seeker] for the start. It first receives the rest, so that reading
 // the index whole does not wait for the server.
 func (a *indexDownload) Seek(int64, int) (int64, error) {
-	if err := a.rest(); err != nil {
+	if err := a.receiveRest(); err != nil {
 		return 0, err
 	}
-	a.again = io.NewSectionReader(a.file, 0, a.size)
+	a.fileReader = io.NewSectionReader(a.file, 0, a.size)
 	return 0, nil
 }
 
-// rest receives the rest of the index.
-func (a *indexDownload) rest() error {
-	if a.again != nil {
+// receiveRest receives the rest of the index.
+func (a *indexDownload) receiveRest() error {
+	if a.fileReader != nil {
 		return nil
 	}
 	_, err := io.Copy(io.Discard, a)
@@ -231,14 +231,14 @@ func (r *Repository) progress(total int64) func(int64) {
 	}
 }
 
-// ask is fetch, with one shared response for all objects that request the index with the
+// fetchShared is fetch, with one shared response for all objects that request the index with the
 // same validators and credentials. Without a cache for the index, each object requests it
 // itself.
-func (r *Repository) ask(ctx context.Context, w *httpRepository, v validators, since time.Time) (*indexFile, error) {
-	if w.local != "" || r.env.Share == nil || r.env.Cache == nil {
+func (r *Repository) fetchShared(ctx context.Context, w *httpRepository, v validators, since time.Time) (*indexFile, error) {
+	if w.localDir != "" || r.env.Share == nil || r.env.Cache == nil {
 		return r.fetch(ctx, w, v)
 	}
-	shared, err := r.env.Share.Do(ctx, r.question(w, v), since, func(ctx context.Context) (any, error) {
+	shared, err := r.env.Share.Do(ctx, r.shareKey(w, v), since, func(ctx context.Context) (any, error) {
 		defer w.close() // nothing else may use the connection after this
 		f, err := r.fetch(ctx, w, v)
 		if err != nil || f == nil {
@@ -267,23 +267,23 @@ func (r *Repository) ask(ctx context.Context, w *httpRepository, v validators, s
 	return &own, nil
 }
 
-// question returns the key of a request: server, validators, limit and credentials. With
+// shareKey returns the key of a request: server, validators, limit and credentials. With
 // credentials it includes the namespace, since messages contain the names of Secrets.
-func (r *Repository) question(w *httpRepository, v validators) string {
+func (r *Repository) shareKey(w *httpRepository, v validators) string {
 	spec, h := &r.repo.Spec, sha256.New()
-	transport.Note(h, string(w.print[:]), v.ETag, v.Modified, strconv.FormatInt(r.limit(), 10))
+	transport.HashInto(h, string(w.fingerprint[:]), v.ETag, v.Modified, strconv.FormatInt(r.limit(), 10))
 	if spec.SecretRef != nil {
-		transport.Note(h, r.repo.Metadata.Namespace, "secret", spec.SecretRef.Name)
+		transport.HashInto(h, r.repo.Metadata.Namespace, "secret", spec.SecretRef.Name)
 	}
 	if spec.CertSecretRef != nil {
-		transport.Note(h, r.repo.Metadata.Namespace, "certificate", spec.CertSecretRef.Name)
+		transport.HashInto(h, r.repo.Metadata.Namespace, "certificate", spec.CertSecretRef.Name)
 	}
 	return "index " + string(h.Sum(nil))
 }
 
 // contentKey returns the cache key of an index that was fetched with the credentials of w.
 func contentKey(w *httpRepository, digest string) string {
-	return "index of charts " + digest + " " + string(w.print[:])
+	return "index of charts " + digest + " " + string(w.fingerprint[:])
 }
 
 // fetchIndex opens the index of a repository for which no object has an artifact. env.Cache
@@ -292,7 +292,7 @@ func contentKey(w *httpRepository, digest string) string {
 func (o *opener) fetchIndex(ctx context.Context, repo *source.PkgRepository) (f *indexFile, err error) {
 	r := &Repository{repo: repo, env: o.env, secretReader: o.secretReader}
 	err = source.Within(ctx, timeout(repo), "fetch index", func(ctx context.Context) error {
-		f, err = r.cached(ctx)
+		f, err = r.fetchCached(ctx)
 		return err
 	})
 	if err != nil {
@@ -301,19 +301,19 @@ func (o *opener) fetchIndex(ctx context.Context, repo *source.PkgRepository) (f 
 	return f, nil
 }
 
-// cached returns the index, from the cache if the server says that it has not changed. A
+// fetchCached returns the index, from the cache if the server says that it has not changed. A
 // cache entry is a line with the validators, followed by the index. If the cache cannot
 // store the index, the next run downloads it again.
-func (r *Repository) cached(ctx context.Context) (*indexFile, error) {
+func (r *Repository) fetchCached(ctx context.Context) (*indexFile, error) {
 	w, err := r.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer w.close()
-	if w.local != "" || r.env.Cache == nil {
+	if w.localDir != "" || r.env.Cache == nil {
 		return r.fetch(ctx, w, validators{})
 	}
-	key := "index of charts, at and as " + hex.EncodeToString(w.print[:])
+	key := "index of charts, at and as " + hex.EncodeToString(w.fingerprint[:])
 	held := &indexFile{}
 	if entry, err := r.env.Cache.Open(key); err == nil {
 		line, err := bufio.NewReader(io.NewSectionReader(entry, 0, entry.Size())).ReadBytes('\n')

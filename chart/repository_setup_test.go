@@ -33,7 +33,7 @@ import (
 type repositorySetup struct {
 	*testing.T
 	*sourcetest.Fixture
-	s       *testenv.Charts
+	server  *testenv.Charts
 	secrets sourcetest.Secrets
 	limits  artifact.Limits
 	local   map[string]string
@@ -42,7 +42,7 @@ type repositorySetup struct {
 
 func newRepositorySetup(t *testing.T, c testenv.ChartsConfig) *repositorySetup {
 	t.Helper()
-	r := &repositorySetup{T: t, s: testenv.StartCharts(t, c), secrets: newRepoSecrets(c.CA)}
+	r := &repositorySetup{T: t, server: testenv.StartCharts(t, c), secrets: newRepoSecrets(c.CA)}
 	r.Fixture = sourcetest.NewFixture(t, func() []string { return repoSecretForms })
 	r.spools = testenv.NewSpools(t)
 	r.limits.Temp = r.spools.Create
@@ -51,7 +51,7 @@ func newRepositorySetup(t *testing.T, c testenv.ChartsConfig) *repositorySetup {
 
 // object returns an object for r.s after edit, which may be nil.
 func (r *repositorySetup) object(edit func(*source.PkgRepositorySpec)) *source.PkgRepository {
-	obj := repoObject(r.s)
+	obj := repoObject(r.server)
 	if edit != nil {
 		edit(&obj.Spec)
 	}
@@ -73,9 +73,9 @@ func (r *repositorySetup) run(obj *source.PkgRepository, want source.Outcome) so
 	return result
 }
 
-// refused reconciles obj and demands an error that contains every text in says, and that
+// mustRefuse reconciles obj and demands an error that contains every text in says, and that
 // nothing is stored.
-func (r *repositorySetup) refused(obj *source.PkgRepository, reason string, says ...string) source.Result {
+func (r *repositorySetup) mustRefuse(obj *source.PkgRepository, reason string, says ...string) source.Result {
 	r.Helper()
 	result := r.MustRefuse(obj, r.origin(obj), obj.Artifact(), reason, says...)
 	r.spools.Closed()
@@ -94,23 +94,23 @@ func (r *repositorySetup) bytes(a *artifact.Artifact) []byte {
 	return data
 }
 
-// lose removes the file of an artifact.
-func (r *repositorySetup) lose(a *artifact.Artifact) {
+// deleteFile removes the file of an artifact.
+func (r *repositorySetup) deleteFile(a *artifact.Artifact) {
 	r.Helper()
 	must(r, os.Remove(filepath.Join(r.Dir, filepath.FromSlash(a.Path))))
 }
 
 // statuses returns the statuses of the responses since the last call.
 func (r *repositorySetup) statuses() (all []int) {
-	for _, q := range r.s.Requests() {
+	for _, q := range r.server.Requests() {
 		all = append(all, q.Status)
 	}
-	r.s.Reset()
+	r.server.Reset()
 	return all
 }
 
-// asked demands the statuses of the responses since the last call.
-func (r *repositorySetup) asked(want ...int) {
+// requireStatuses demands the statuses of the responses since the last call.
+func (r *repositorySetup) requireStatuses(want ...int) {
 	r.Helper()
 	if got := r.statuses(); !slices.Equal(got, want) {
 		r.Errorf("the answers had the statuses %v, want %v", got, want)
@@ -132,71 +132,71 @@ type repoStep struct {
 	do   func(r *repositorySetup, obj *source.PkgRepository) // before the object is reconciled
 }
 
-// indexed publishes an index of versions, generated at some time.
-func indexed(generated string, versions ...string) func(*repositorySetup, *source.PkgRepository) {
+// publishIndex publishes an index of versions, generated at some time.
+func publishIndex(generated string, versions ...string) func(*repositorySetup, *source.PkgRepository) {
 	return func(r *repositorySetup, _ *source.PkgRepository) {
 		text := "apiVersion: v1\nentries:\n  web:\n"
 		for _, v := range versions {
 			text += "  - name: web\n    version: " + v + "\n    urls:\n    - web-" + v + ".tgz\n"
 		}
-		r.s.Break(nil)
-		r.s.SetIndex([]byte(text + "generated: \"" + generated + "\"\n"))
+		r.server.Break(nil)
+		r.server.SetIndex([]byte(text + "generated: \"" + generated + "\"\n"))
 	}
 }
 
-func broken(d *testenv.Defect) func(*repositorySetup, *source.PkgRepository) {
-	return func(r *repositorySetup, _ *source.PkgRepository) { r.s.Break(d) }
+func breakServer(d *testenv.Defect) func(*repositorySetup, *source.PkgRepository) {
+	return func(r *repositorySetup, _ *source.PkgRepository) { r.server.Break(d) }
 }
 
-func respecified(edit func(*source.PkgRepositorySpec)) func(*repositorySetup, *source.PkgRepository) {
+func editRepository(edit func(*source.PkgRepositorySpec)) func(*repositorySetup, *source.PkgRepository) {
 	return func(_ *repositorySetup, obj *source.PkgRepository) { edit(&obj.Spec) }
 }
 
-func unaltered(*repositorySetup, *source.PkgRepository) {}
+func noRepositoryChange(*repositorySetup, *source.PkgRepository) {}
 
 var repositoryHistories = []repositoryHistory{
 	{"repository", []repoStep{
-		{"nothing is there", broken(testenv.Status(404))},
-		{"published", indexed("2026-01-01", "1.0.0")},
-		{"nothing changed", unaltered},
-		{"stamped anew", indexed("2026-01-02", "1.0.0")},
-		{"a new version, and two that are none", indexed("2026-01-03", "1.0.0", "1.1.0", "one", "1.x")},
+		{"nothing is there", breakServer(testenv.Status(404))},
+		{"published", publishIndex("2026-01-01", "1.0.0")},
+		{"nothing changed", noRepositoryChange},
+		{"stamped anew", publishIndex("2026-01-02", "1.0.0")},
+		{"a new version, and two that are none", publishIndex("2026-01-03", "1.0.0", "1.1.0", "one", "1.x")},
 		{"asked for by annotation", func(_ *repositorySetup, obj *source.PkgRepository) {
 			obj.Metadata.Annotations = map[string]string{"reconcile.headgate.dev/requestedAt": "now"}
 		}},
 		{"suspended, and a new version", func(r *repositorySetup, obj *source.PkgRepository) {
-			indexed("2026-01-04", "2.0.0")(r, obj)
+			publishIndex("2026-01-04", "2.0.0")(r, obj)
 			obj.Spec.Suspend = true
 		}},
-		{"resumed", respecified(func(s *source.PkgRepositorySpec) { s.Suspend = false })},
+		{"resumed", editRepository(func(s *source.PkgRepositorySpec) { s.Suspend = false })},
 	}},
 	{"repository of type oci", []repoStep{
-		{"published", indexed("2026-01-01", "1.0.0")},
-		{"type oci", respecified(func(s *source.PkgRepositorySpec) {
+		{"published", publishIndex("2026-01-01", "1.0.0")},
+		{"type oci", editRepository(func(s *source.PkgRepositorySpec) {
 			s.Type, s.URL = source.RepositoryOCI, "oci://registry.example/charts"
 		})},
-		{"nothing changed", unaltered},
-		{"type oci at a URL that is none", respecified(func(s *source.PkgRepositorySpec) { s.URL = "https://charts.example" })},
-		{"a registry without its type", respecified(func(s *source.PkgRepositorySpec) { s.Type, s.URL = "", "oci://registry.example/charts" })},
-		{"an index again", func(r *repositorySetup, obj *source.PkgRepository) { obj.Spec.URL = r.s.URL() }},
+		{"nothing changed", noRepositoryChange},
+		{"type oci at a URL that is none", editRepository(func(s *source.PkgRepositorySpec) { s.URL = "https://charts.example" })},
+		{"a registry without its type", editRepository(func(s *source.PkgRepositorySpec) { s.Type, s.URL = "", "oci://registry.example/charts" })},
+		{"an index again", func(r *repositorySetup, obj *source.PkgRepository) { obj.Spec.URL = r.server.URL() }},
 	}},
 	{"repository failures", []repoStep{
-		{"published", indexed("2026-01-01", "1.0.0")},
-		{"no index", broken(&testenv.Defect{Do: testenv.Answer, Status: 200, Body: "entries: []"})},
-		{"a web page", broken(&testenv.Defect{Do: testenv.Answer, Status: 200, Header: http.Header{"Content-Type": {"text/html; charset=utf-8"}}, Body: "<p>Charts</p>"})},
-		{"forbidden", broken(testenv.Status(403))},
-		{"busy for a while", broken(&testenv.Defect{Status: 429, Header: http.Header{"Retry-After": {"600"}}})},
+		{"published", publishIndex("2026-01-01", "1.0.0")},
+		{"no index", breakServer(&testenv.Defect{Do: testenv.Answer, Status: 200, Body: "entries: []"})},
+		{"a web page", breakServer(&testenv.Defect{Do: testenv.Answer, Status: 200, Header: http.Header{"Content-Type": {"text/html; charset=utf-8"}}, Body: "<p>Charts</p>"})},
+		{"forbidden", breakServer(testenv.Status(403))},
+		{"busy for a while", breakServer(&testenv.Defect{Status: 429, Header: http.Header{"Retry-After": {"600"}}})},
 		{"a new version, cut short", func(r *repositorySetup, obj *source.PkgRepository) {
-			indexed("2026-01-01", "1.0.0", "1.1.0")(r, obj)
-			r.s.Break(&testenv.Defect{Do: testenv.Cut, After: 20})
+			publishIndex("2026-01-01", "1.0.0", "1.1.0")(r, obj)
+			r.server.Break(&testenv.Defect{Do: testenv.Cut, After: 20})
 		}},
-		{"mended", broken(nil)},
-		{"URL that is none", respecified(func(s *source.PkgRepositorySpec) { s.URL = "https:///charts" })},
+		{"mended", breakServer(nil)},
+		{"URL that is none", editRepository(func(s *source.PkgRepositorySpec) { s.URL = "https:///charts" })},
 		{"no Secret", func(r *repositorySetup, obj *source.PkgRepository) {
-			obj.Spec.URL, obj.Spec.SecretRef = r.s.URL(), &source.LocalReference{Name: "absent"}
+			obj.Spec.URL, obj.Spec.SecretRef = r.server.URL(), &source.LocalReference{Name: "absent"}
 		}},
-		{"user name without password", respecified(func(s *source.PkgRepositorySpec) { s.SecretRef.Name = "half" })},
-		{"with both", respecified(func(s *source.PkgRepositorySpec) { s.SecretRef.Name = "login" })},
+		{"user name without password", editRepository(func(s *source.PkgRepositorySpec) { s.SecretRef.Name = "half" })},
+		{"with both", editRepository(func(s *source.PkgRepositorySpec) { s.SecretRef.Name = "login" })},
 	}},
 }
 
@@ -214,7 +214,7 @@ func TestRepositoryStatuses(t *testing.T) {
 				obj.Metadata.Generation = 0 // the ledger assigns it
 				result, err := r.Reconcile(obj, r.origin(obj))
 				told := r.DescribeRun(obj, result, err, "nothing", strings.Join(append([]string{"notes:"}, result.Report.Notes...), " "))
-				fmt.Fprintf(&got, "# %s\n%s", s.name, strings.ReplaceAll(told, r.s.Base, "http://charts.example"))
+				fmt.Fprintf(&got, "# %s\n%s", s.name, strings.ReplaceAll(told, r.server.Base, "http://charts.example"))
 			}
 			sourcetest.Golden(t, filepath.Join("testdata", "status", strings.ReplaceAll(l.name, " ", "-")+".txt"), got.String(), *update)
 		})
@@ -239,7 +239,7 @@ func repoObject(s *testenv.Charts) *source.PkgRepository {
 // A repoUpstream is a repository of charts for the conformance suite. A tree is
 // published as an index in which each file is the version of a chart.
 type repoUpstream struct {
-	s       *testenv.Charts
+	server  *testenv.Charts
 	variant repoVariant
 	secrets sourcetest.Secrets
 	defect  sourcetest.Defect
@@ -263,8 +263,8 @@ const (
 	repoBadTLS        sourcetest.Defect = "certificate that is none"
 )
 
-// repoBroken holds the server's behavior for the defects that are on its side.
-var repoBroken = map[sourcetest.Defect]*testenv.Defect{
+// repoDefects holds the server's behavior for the defects that are on its side.
+var repoDefects = map[sourcetest.Defect]*testenv.Defect{
 	sourcetest.Gone:         {Status: http.StatusNotFound},
 	sourcetest.Denied:       {Status: http.StatusForbidden},
 	sourcetest.Leaking:      {Do: testenv.Leak, Status: http.StatusBadRequest},
@@ -290,7 +290,7 @@ func (u *repoUpstream) Publish(tree fstest.MapFS) error {
 		encode = json.Marshal
 	}
 	text, err := encode(map[string]any{"apiVersion": "v1", "entries": entries, "generated": "2026-01-01T00:00:00Z"})
-	u.s.SetIndex(text)
+	u.server.SetIndex(text)
 	return err
 }
 
@@ -318,11 +318,11 @@ func repoRead(r io.Reader) (fs.FS, error) {
 
 func (u *repoUpstream) Break(d sourcetest.Defect) <-chan struct{} {
 	u.defect = d
-	return u.s.Break(repoBroken[d])
+	return u.server.Break(repoDefects[d])
 }
 
 func (u *repoUpstream) Object() source.Object {
-	p := repoObject(u.s)
+	p := repoObject(u.server)
 	p.Spec.SecretRef = &source.LocalReference{Name: "login"}
 	if u.variant.tls {
 		p.Spec.CertSecretRef = &source.LocalReference{Name: "tls"}
@@ -331,7 +331,7 @@ func (u *repoUpstream) Object() source.Object {
 	case sourcetest.Invalid:
 		p.Spec.URL = "https:///charts"
 	case repoRegistry:
-		p.Spec.URL = "oci://" + u.s.Host + "/charts"
+		p.Spec.URL = "oci://" + u.server.Host + "/charts"
 	case sourcetest.NoSecret:
 		p.Spec.SecretRef = &source.LocalReference{Name: "absent"}
 	case repoWrongPassword:
@@ -349,7 +349,7 @@ func (u *repoUpstream) Origin(obj source.Object) source.Origin {
 }
 
 func (u *repoUpstream) Traffic() sourcetest.Traffic {
-	return sourcetest.Traffic{Requests: u.s.Count(), Content: u.s.ContentBytes()}
+	return sourcetest.Traffic{Requests: u.server.Count(), Content: u.server.ContentBytes()}
 }
 
 func (u *repoUpstream) Secrets() []string { return repoSecretForms }
@@ -386,7 +386,7 @@ func newRepoUpstream(t *testing.T, v repoVariant) *repoUpstream {
 	if v.tls {
 		c.CA = testenv.NewCA(t)
 	}
-	return &repoUpstream{s: testenv.StartCharts(t, c), variant: v, secrets: newRepoSecrets(c.CA)}
+	return &repoUpstream{server: testenv.StartCharts(t, c), variant: v, secrets: newRepoSecrets(c.CA)}
 }
 
 // newRepoSecrets returns the Secrets that objects may name.

@@ -33,27 +33,27 @@ func TestRepositoryUnchangedCostsOne304(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRepositorySetup(t, c)
 			for i := range 40 {
-				r.s.Put(testenv.ChartVersion{Name: "web", Version: fmt.Sprint("1.0.", i)})
+				r.server.Put(testenv.ChartVersion{Name: "web", Version: fmt.Sprint("1.0.", i)})
 			}
 			obj := r.object(nil)
 			r.run(obj, source.Stored)
-			testenv.Equal(t, r.s.ContentBytes() < int64(len(r.s.Index())), c.Gzip, "it came compressed: %d bytes for %d", r.s.ContentBytes(), len(r.s.Index()))
+			testenv.Equal(t, r.server.ContentBytes() < int64(len(r.server.Index())), c.Gzip, "it came compressed: %d bytes for %d", r.server.ContentBytes(), len(r.server.Index()))
 			if !strings.HasSuffix(obj.Status.URL, "/pkgrepository/default/charts/index.yaml") {
 				t.Errorf("status.url %s", obj.Status.URL)
 			}
-			r.asked(200)
+			r.requireStatuses(200)
 			for range 2 {
 				r.run(r.object(nil), source.Unchanged)
-				r.asked(304)
+				r.requireStatuses(304)
 			}
-			r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.1.0"})
+			r.server.Put(testenv.ChartVersion{Name: "web", Version: "1.1.0"})
 			r.run(obj, source.Stored)
-			r.asked(200)
-			if !bytes.Equal(r.bytes(obj.Artifact()), r.s.Index()) {
+			r.requireStatuses(200)
+			if !bytes.Equal(r.bytes(obj.Artifact()), r.server.Index()) {
 				t.Error("the new artifact is not the new index")
 			}
 			r.run(r.object(nil), source.Unchanged)
-			r.asked(304)
+			r.requireStatuses(304)
 		})
 	}
 }
@@ -62,13 +62,13 @@ func TestRepositoryUnchangedCostsOne304(t *testing.T) {
 // rejects a 304 to an unconditional request.
 func TestRepositoryWithoutValidators(t *testing.T) {
 	r := newRepositorySetup(t, testenv.ChartsConfig{NoETag: true, NoDate: true})
-	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
+	r.server.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
 	obj := r.object(nil)
 	r.run(obj, source.Stored)
 	r.run(obj, source.Unchanged)
-	r.asked(200, 200)
-	r.s.Break(testenv.Status(http.StatusNotModified))
-	r.refused(obj, "Failed", "304 Not Modified: the server answers as if")
+	r.requireStatuses(200, 200)
+	r.server.Break(testenv.Status(http.StatusNotModified))
+	r.mustRefuse(obj, "Failed", "304 Not Modified: the server answers as if")
 }
 
 func TestRepositoryInAnotherOrderIsNoNewArtifact(t *testing.T) {
@@ -76,13 +76,13 @@ func TestRepositoryInAnotherOrderIsNoNewArtifact(t *testing.T) {
 	entry := func(name, version string) string {
 		return "  - {name: " + name + ", version: " + version + ", urls: [" + name + ".tgz], digest: \"" + strings.Repeat("0", 64) + "\"}\n"
 	}
-	r.s.SetIndex([]byte("apiVersion: v1\nentries:\n  a:\n" + entry("a", "1.0.0") + entry("a", "2.0.0") + "  b:\n" + entry("b", "1.0.0")))
+	r.server.SetIndex([]byte("apiVersion: v1\nentries:\n  a:\n" + entry("a", "1.0.0") + entry("a", "2.0.0") + "  b:\n" + entry("b", "1.0.0")))
 	obj := r.object(nil)
 	r.run(obj, source.Stored)
-	r.s.SetIndex([]byte("entries:\n  b:\n" + entry("b", "1.0.0") + "  a:\n" + entry("a", "2.0.0") + entry("a", "1.0.0") + "apiVersion: v1\ngenerated: \"2026-01-01T00:00:00Z\"\n"))
+	r.server.SetIndex([]byte("entries:\n  b:\n" + entry("b", "1.0.0") + "  a:\n" + entry("a", "2.0.0") + entry("a", "1.0.0") + "apiVersion: v1\ngenerated: \"2026-01-01T00:00:00Z\"\n"))
 	r.run(obj, source.Unchanged)
 	r.run(obj, source.Unchanged)
-	r.asked(200, 200, 304)
+	r.requireStatuses(200, 200, 304)
 }
 
 // TestRepositoryLostArtifactOfBytesThatAreGone uses a server that sets a new timestamp at
@@ -92,14 +92,14 @@ func TestRepositoryLostArtifactOfBytesThatAreGone(t *testing.T) {
 	stamp := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	r = newRepositorySetup(t, testenv.ChartsConfig{Allow: func(*http.Request) bool {
 		stamp = stamp.Add(time.Second)
-		r.s.SetIndex(fmt.Appendf(nil, "apiVersion: v1\nentries:\n  web:\n  - name: web\n    version: 1.0.0\n    urls: [web.tgz]\ngenerated: %q\n", stamp.Format(time.RFC3339)))
+		r.server.SetIndex(fmt.Appendf(nil, "apiVersion: v1\nentries:\n  web:\n  - name: web\n    version: 1.0.0\n    urls: [web.tgz]\ngenerated: %q\n", stamp.Format(time.RFC3339)))
 		return true
 	}})
 	obj := r.object(nil)
 	r.run(obj, source.Stored)
 	r.run(obj, source.Unchanged)
 	lost := *obj.Artifact()
-	r.lose(&lost)
+	r.deleteFile(&lost)
 	r.run(obj, source.Stored)
 	if obj.Artifact().Revision == lost.Revision {
 		t.Error("another index goes by the revision of the one that is lost")
@@ -112,12 +112,12 @@ func TestRepositoryLostArtifactOfBytesThatAreGone(t *testing.T) {
 // revision.
 func TestRepositoryMovesOn(t *testing.T) {
 	r := newRepositorySetup(t, testenv.ChartsConfig{})
-	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
+	r.server.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
 	obj := r.object(nil)
 	first := r.origin(obj)
 	rev, state, err := first.Resolve(t.Context(), nil)
 	must(t, err)
-	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.1.0"})
+	r.server.Put(testenv.ChartVersion{Name: "web", Version: "1.1.0"})
 	later := r.origin(obj)
 	if _, err := later.Open(t.Context(), rev); !errors.Is(err, source.ErrMoved) {
 		t.Fatalf("open: %v", err)
@@ -137,19 +137,19 @@ func TestRepositoryMovesOn(t *testing.T) {
 
 func TestRepositoryFromADirectory(t *testing.T) {
 	r := newRepositorySetup(t, testenv.ChartsConfig{})
-	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
+	r.server.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
 	dir, obj := t.TempDir(), r.object(nil)
 	r.local = map[string]string{obj.Spec.URL: dir}
-	r.refused(obj, "Failed", "run helm repo index", "index.yaml")
-	must(t, os.WriteFile(filepath.Join(dir, "index.yaml"), r.s.Index(), 0o644))
+	r.mustRefuse(obj, "Failed", "run helm repo index", "index.yaml")
+	must(t, os.WriteFile(filepath.Join(dir, "index.yaml"), r.server.Index(), 0o644))
 	r.run(obj, source.Stored)
-	if !bytes.Equal(r.bytes(obj.Artifact()), r.s.Index()) {
+	if !bytes.Equal(r.bytes(obj.Artifact()), r.server.Index()) {
 		t.Error("the artifact is not the file")
 	}
 	r.run(obj, source.Unchanged)
 	must(t, os.WriteFile(filepath.Join(dir, "index.yaml"), []byte("[]"), 0o644))
-	r.refused(obj, "IndexationFailed", dir)
-	r.asked()
+	r.mustRefuse(obj, "IndexationFailed", dir)
+	r.requireStatuses()
 }
 
 // TestRepositoryStoresWhatFollowsTheIndex stores the whole response, including everything
@@ -157,21 +157,21 @@ func TestRepositoryFromADirectory(t *testing.T) {
 func TestRepositoryStoresWhatFollowsTheIndex(t *testing.T) {
 	for _, end := range []string{"", "...\n"} { // the second ends the document
 		r := newRepositorySetup(t, testenv.ChartsConfig{})
-		r.s.SetIndex([]byte("apiVersion: v1\nentries: {}\n" + end + strings.Repeat("# more\n", 40_000)))
+		r.server.SetIndex([]byte("apiVersion: v1\nentries: {}\n" + end + strings.Repeat("# more\n", 40_000)))
 		obj := r.object(nil)
 		r.run(obj, source.Stored)
-		if got := r.bytes(obj.Artifact()); !bytes.Equal(got, r.s.Index()) {
-			t.Errorf("after %q: stored %d of %d bytes", end, len(got), len(r.s.Index()))
+		if got := r.bytes(obj.Artifact()); !bytes.Equal(got, r.server.Index()) {
+			t.Errorf("after %q: stored %d of %d bytes", end, len(got), len(r.server.Index()))
 		}
 	}
 }
 
 func TestRepositoryReportsProgress(t *testing.T) {
 	r := newRepositorySetup(t, testenv.ChartsConfig{})
-	r.s.SetIndex([]byte("apiVersion: v1\nentries: {}\n" + strings.Repeat("# more\n", 1<<19)))
+	r.server.SetIndex([]byte("apiVersion: v1\nentries: {}\n" + strings.Repeat("# more\n", 1<<19)))
 	var done []int64
 	env := source.Env{Limits: r.limits, Progress: func(p source.Progress) {
-		if p.Object != "pkgrepository/default/charts" || p.Total != int64(len(r.s.Index())) || p.Unit != "bytes" {
+		if p.Object != "pkgrepository/default/charts" || p.Total != int64(len(r.server.Index())) || p.Unit != "bytes" {
 			t.Errorf("progress %+v", p)
 		}
 		done = append(done, p.Done)
@@ -189,22 +189,22 @@ func TestRepositoryChangedTwiceInOneSecond(t *testing.T) {
 	r := newRepositorySetup(t, testenv.ChartsConfig{NoETag: true, NoDate: true})
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	modified := now
-	r.s.Break(serving(func(w http.ResponseWriter, req *http.Request, _ http.Handler) {
+	r.server.Break(serveInstead(func(w http.ResponseWriter, req *http.Request, _ http.Handler) {
 		w.Header().Set("Date", now.Format(http.TimeFormat))
-		http.ServeContent(w, req, "", modified, bytes.NewReader(r.s.Index()))
+		http.ServeContent(w, req, "", modified, bytes.NewReader(r.server.Index()))
 	}))
 	obj := r.object(nil)
-	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
+	r.server.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
 	r.run(obj, source.Stored)
-	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.1.0"})
+	r.server.Put(testenv.ChartVersion{Name: "web", Version: "1.1.0"})
 	now = now.Add(time.Hour)
 	r.run(obj, source.Stored)
 	r.run(obj, source.Unchanged)
-	r.asked(200, 200, 304)
+	r.requireStatuses(200, 200, 304)
 }
 
-// sharing returns an environment in which objects share everything that they can.
-func (r *repositorySetup) sharing() source.Env {
+// sharedEnv returns an environment in which objects share everything that they can.
+func (r *repositorySetup) sharedEnv() source.Env {
 	r.Helper()
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: r.TempDir()})
 	must(r, err)
@@ -227,7 +227,7 @@ type repositories struct {
 func (f *repositories) run(n int, env source.Env, edit func(i int, obj *source.PkgRepository)) (asked []int, err error) {
 	errs := make([]error, n)
 	var all sync.WaitGroup
-	before := len(f.s.Requests())
+	before := len(f.server.Requests())
 	for i := range n {
 		obj := f.object(nil)
 		obj.Metadata.Name = fmt.Sprint("charts-", i)
@@ -237,16 +237,16 @@ func (f *repositories) run(n int, env source.Env, edit func(i int, obj *source.P
 		obj.Status = f.status[name]
 		last := f.states[name]
 		f.mu.Unlock()
-		all.Go(func() { errs[i] = f.one(obj, name, last, env) })
+		all.Go(func() { errs[i] = f.runOne(obj, name, last, env) })
 	}
 	all.Wait()
-	for _, q := range f.s.Requests()[before:] {
+	for _, q := range f.server.Requests()[before:] {
 		asked = append(asked, q.Status)
 	}
 	return asked, errors.Join(errs...)
 }
 
-func (f *repositories) one(obj *source.PkgRepository, name string, last source.State, env source.Env) error {
+func (f *repositories) runOne(obj *source.PkgRepository, name string, last source.State, env source.Env) error {
 	var next source.State
 	reconciler := &source.Reconciler{Store: f.Store,
 		Load: func(context.Context, source.Object) (source.State, error) { return last, nil },
@@ -263,7 +263,7 @@ func (f *repositories) one(obj *source.PkgRepository, name string, last source.S
 
 func newRepositories(t *testing.T, c testenv.ChartsConfig) *repositories {
 	r := newRepositorySetup(t, c)
-	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
+	r.server.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
 	return &repositories{repositorySetup: r, states: map[string]source.State{}, status: map[string]source.Status{}}
 }
 
@@ -271,7 +271,7 @@ func newRepositories(t *testing.T, c testenv.ChartsConfig) *repositories {
 // requests as one object.
 func TestRepositoryFleetAsksOnce(t *testing.T) {
 	f := newRepositories(t, testenv.ChartsConfig{})
-	env := f.sharing()
+	env := f.sharedEnv()
 	same := func(int, *source.PkgRepository) {}
 	for _, want := range []string{"[200]", "[304]", "[304]"} {
 		env.Since = time.Now()
@@ -279,7 +279,7 @@ func TestRepositoryFleetAsksOnce(t *testing.T) {
 			t.Errorf("asked %v, %v, want %v", asked, err, want)
 		}
 	}
-	f.s.Put(testenv.ChartVersion{Name: "web", Version: "1.1.0"})
+	f.server.Put(testenv.ChartVersion{Name: "web", Version: "1.1.0"})
 	env.Since = time.Now()
 	if asked, err := f.run(12, env, same); fmt.Sprint(asked) != "[200 200]" || err != nil { // two of them are new
 		t.Errorf("asked %v, %v", asked, err)
@@ -304,7 +304,7 @@ func TestRepositoryFleetApart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newRepositories(t, testenv.ChartsConfig{Username: "user", Password: repoCanary})
 			f.secrets["default/login"] = source.Secret{Data: map[string][]byte{"username": []byte("user"), "password": []byte(repoCanary)}}
-			env := f.sharing()
+			env := f.sharedEnv()
 			total := []int{}
 			var errs []error
 			for i := range 2 { // in sequence, so that the order is known
@@ -323,8 +323,8 @@ func TestRepositoryFleetApart(t *testing.T) {
 	}
 }
 
-// serving responds with a handler instead of the server.
-func serving(h func(w http.ResponseWriter, r *http.Request, next http.Handler)) *testenv.Defect {
+// serveInstead responds with a handler instead of the server.
+func serveInstead(h func(w http.ResponseWriter, r *http.Request, next http.Handler)) *testenv.Defect {
 	return &testenv.Defect{Do: testenv.Serve, Handler: h}
 }
 
@@ -336,13 +336,13 @@ func TestRepositoryHostileIndexes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRepositorySetup(t, testenv.ChartsConfig{})
-			r.s.SetIndex([]byte(text))
+			r.server.SetIndex([]byte(text))
 			obj := r.object(nil)
-			r.refused(obj, "IndexationFailed", r.s.URL()+"/index.yaml")
-			r.s.SetIndex(nil)
+			r.mustRefuse(obj, "IndexationFailed", r.server.URL()+"/index.yaml")
+			r.server.SetIndex(nil)
 			r.run(obj, source.Stored)
-			r.s.SetIndex([]byte(text))
-			r.refused(obj, "IndexationFailed")
+			r.server.SetIndex([]byte(text))
+			r.mustRefuse(obj, "IndexationFailed")
 		})
 	}
 }
@@ -351,14 +351,14 @@ func TestRepositoryLimitHoldsWhileReading(t *testing.T) {
 	const limit = 1 << 20
 	squeezed := func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		w.Header().Set("Content-Encoding", "gzip")
-		forever(gzip.NewWriter(w), "apiVersion: v1\nentries: {}\n# ", "x")
+		writeForever(gzip.NewWriter(w), "apiVersion: v1\nentries: {}\n# ", "x")
 	}
 	for name, d := range map[string]*testenv.Defect{
 		"versions without end": {Do: testenv.Endless},
-		"compressed bomb":      serving(squeezed),
+		"compressed bomb":      serveInstead(squeezed),
 		"one name without end": {Do: testenv.Swell, After: 64 << 20},
-		"blank lines after all": serving(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
-			forever(w, "apiVersion: v1\nentries: {}\n", "\n")
+		"blank lines after all": serveInstead(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+			writeForever(w, "apiVersion: v1\nentries: {}\n", "\n")
 		}),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -366,18 +366,18 @@ func TestRepositoryLimitHoldsWhileReading(t *testing.T) {
 			obj := r.object(nil)
 			r.run(obj, source.Stored)
 			r.limits.Bytes = limit
-			r.s.Reset()
-			r.s.Break(d)
-			r.refused(obj, "Failed", "larger than 1048576 bytes")
-			if got := r.s.ContentBytes(); got > limit+8<<20 {
+			r.server.Reset()
+			r.server.Break(d)
+			r.mustRefuse(obj, "Failed", "larger than 1048576 bytes")
+			if got := r.server.ContentBytes(); got > limit+8<<20 {
 				t.Errorf("the server sent %d bytes", got)
 			}
 		})
 	}
 }
 
-// forever writes first, and then more until writing fails.
-func forever(w io.Writer, first, more string) {
+// writeForever writes first, and then more until writing fails.
+func writeForever(w io.Writer, first, more string) {
 	_, err := io.WriteString(w, first)
 	for block := strings.Repeat(more, 64<<10); err == nil; {
 		_, err = io.WriteString(w, block)
@@ -387,12 +387,12 @@ func forever(w io.Writer, first, more string) {
 func TestRepositoryCodingThatWasNotAskedFor(t *testing.T) {
 	r := newRepositorySetup(t, testenv.ChartsConfig{})
 	coding := ""
-	r.s.Break(serving(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	r.server.Break(serveInstead(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		w.Header().Set("Content-Encoding", coding)
 		next.ServeHTTP(w, r)
 	}))
 	for _, coding = range []string{"br", "BR", "zstd", "x-gzip", "aws-chunked, deflate"} {
-		r.refused(r.object(nil), "Failed", "which was not asked for")
+		r.mustRefuse(r.object(nil), "Failed", "which was not asked for")
 	}
 }
 
@@ -401,13 +401,13 @@ func TestRepositoryCodingThatWasNotAskedFor(t *testing.T) {
 func TestRepositoryCodingThatIsNone(t *testing.T) {
 	r := newRepositorySetup(t, testenv.ChartsConfig{})
 	coding := ""
-	r.s.Break(serving(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	r.server.Break(serveInstead(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		w.Header().Set("Content-Encoding", coding)
 		next.ServeHTTP(w, r)
 	}))
 	obj := r.object(nil)
 	for _, coding = range []string{"utf-8", "aws-chunked", "identity", "none"} {
-		r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0", Entry: map[string]any{"description": coding}})
+		r.server.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0", Entry: map[string]any{"description": coding}})
 		r.run(obj, source.Stored)
 	}
 }
@@ -416,26 +416,26 @@ func TestRepositoryCodingThatIsNone(t *testing.T) {
 // always matches its revision.
 func TestRepositoryETagThatLies(t *testing.T) {
 	r := newRepositorySetup(t, testenv.ChartsConfig{})
-	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
+	r.server.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
 	n := 0
-	r.s.Break(serving(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+	r.server.Break(serveInstead(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		n++
 		w.Header().Set("ETag", fmt.Sprintf(`"%d"`, n))
-		w.Write(r.s.Index())
+		w.Write(r.server.Index())
 	}))
 	obj := r.object(nil)
 	r.run(obj, source.Stored)
 	r.run(obj, source.Unchanged)
 	r.run(obj, source.Unchanged)
-	r.asked(200, 200, 200)
+	r.requireStatuses(200, 200, 200)
 	r.bytes(obj.Artifact())
-	r.s.Break(serving(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+	r.server.Break(serveInstead(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		w.Header().Set("ETag", strings.Repeat("e", 64<<10)) // too long to be stored
-		w.Write(r.s.Index())
+		w.Write(r.server.Index())
 	}))
 	r.run(obj, source.Unchanged)
 	r.run(obj, source.Unchanged)
-	if got := r.s.Requests()[1].Header.Get("If-None-Match"); got != "" {
+	if got := r.server.Requests()[1].Header.Get("If-None-Match"); got != "" {
 		t.Errorf("an ETag of %d bytes came back", len(got))
 	}
 }
@@ -453,7 +453,7 @@ func TestRepositoryRedirectToAnotherHost(t *testing.T) {
 				s.SecretRef, s.CertSecretRef, s.PassCredentials = &source.LocalReference{Name: "login"}, &source.LocalReference{Name: "tls"}, pass
 			})
 			r.run(obj, source.Stored)
-			if q := r.s.Requests()[0]; q.Authorization == "" || q.Certificate != "user" {
+			if q := r.server.Requests()[0]; q.Authorization == "" || q.Certificate != "user" {
 				t.Errorf("the repository was shown %q and the certificate %q", q.Authorization, q.Certificate)
 			}
 			if q := other.Requests(); len(q) != 1 || q[0].Authorization != "" || q[0].Certificate != "" {
@@ -496,14 +496,14 @@ func TestRepositoryTLSSettings(t *testing.T) {
 				r.secrets["default/tls"], obj.Spec.CertSecretRef = c.certs, &source.LocalReference{Name: "tls"}
 			}
 			if c.says != "" {
-				r.refused(obj, "AuthenticationFailed", c.says)
+				r.mustRefuse(obj, "AuthenticationFailed", c.says)
 				return
 			}
 			result := r.run(obj, source.Stored)
 			if notes := strings.Join(result.Report.Notes, "\n"); !strings.Contains(notes, c.note) || c.note == "" && notes != "" {
 				t.Errorf("notes %q, want %q", notes, c.note)
 			}
-			testenv.Equal(t, r.s.Requests()[0].Certificate, "user", "certificate")
+			testenv.Equal(t, r.server.Requests()[0].Certificate, "user", "certificate")
 		})
 	}
 }
@@ -516,12 +516,12 @@ func tlsSecret(ca *testenv.CA, caKey, certKey, keyKey string) source.Secret {
 
 func TestRepositoryCredentials(t *testing.T) {
 	r := newRepositorySetup(t, testenv.ChartsConfig{Username: "user", Password: repoCanary})
-	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
+	r.server.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
 	named := func(name string) func(*source.PkgRepositorySpec) {
 		return func(s *source.PkgRepositorySpec) { s.SecretRef = &source.LocalReference{Name: name} }
 	}
-	r.refused(r.object(nil), "AuthenticationFailed", "401 Unauthorized")
-	r.refused(r.object(named("wrong")), "AuthenticationFailed", "401 Unauthorized")
+	r.mustRefuse(r.object(nil), "AuthenticationFailed", "401 Unauthorized")
+	r.mustRefuse(r.object(named("wrong")), "AuthenticationFailed", "401 Unauthorized")
 	inURL := func(user *url.Userinfo, more func(*source.PkgRepositorySpec)) func(*source.PkgRepositorySpec) {
 		return func(s *source.PkgRepositorySpec) {
 			u, _ := url.Parse(s.URL)
@@ -531,14 +531,14 @@ func TestRepositoryCredentials(t *testing.T) {
 			}
 		}
 	}
-	r.refused(r.object(inURL(url.UserPassword("user", repoCanary), named("wrong"))), "AuthenticationFailed", "401") // the Secret takes precedence
+	r.mustRefuse(r.object(inURL(url.UserPassword("user", repoCanary), named("wrong"))), "AuthenticationFailed", "401") // the Secret takes precedence
 	r.run(r.object(inURL(url.UserPassword("user", repoCanary), nil)), source.Stored)
-	r.s.Reset()
+	r.server.Reset()
 	r.run(r.object(named("login")), source.Unchanged)
 	r.run(r.object(named("login")), source.Unchanged)
-	r.asked(200, 304) // the ETag was sent to other credentials
+	r.requireStatuses(200, 304) // the ETag was sent to other credentials
 
 	r.secrets["default/login"] = sourcetest.Secret("username", "user", "password", repoCanary, "other", "value")
 	r.run(r.object(named("login")), source.Unchanged)
-	r.asked(200)
+	r.requireStatuses(200)
 }

@@ -32,7 +32,7 @@ type chartSetup struct {
 	*sourcetest.Fixture
 	objects      []source.Object
 	opened       int // how often an artifact was opened
-	unread       int // artifacts that were opened and not closed
+	unclosed     int // artifacts that were opened and not closed
 	secrets      sourcetest.Secrets
 	technologies map[string]oci.Technology
 	limits       artifact.Limits
@@ -44,7 +44,7 @@ func newChartSetup(t *testing.T, secrets ...string) *chartSetup {
 	w.Fixture = sourcetest.NewFixture(t, func() []string { return secrets })
 	w.limits.Temp = testenv.NewSpools(t).Create
 	t.Cleanup(func() {
-		testenv.Equal(t, w.unread, 0, "artifacts that were not closed")
+		testenv.Equal(t, w.unclosed, 0, "artifacts that were not closed")
 	})
 	return w
 }
@@ -70,7 +70,7 @@ func (w *chartSetup) Open(ctx context.Context, a artifact.Artifact) (io.ReadClos
 		return nil, err
 	}
 	w.opened++
-	w.unread++
+	w.unclosed++
 	return &watchedBody{r, w, false}, nil
 }
 
@@ -83,7 +83,7 @@ type watchedBody struct {
 func (r *watchedBody) Close() error {
 	if !r.closed {
 		r.closed = true
-		r.w.unread--
+		r.w.unclosed--
 	}
 	return r.ReadCloser.Close()
 }
@@ -114,8 +114,8 @@ func (w *chartSetup) put(obj source.Object, name, revision string, write func(io
 	obj.Common().Artifact = &a
 }
 
-// tree packs files as the artifact of obj.
-func (w *chartSetup) tree(obj source.Object, name, revision string, files fstest.MapFS) {
+// putTree packs files as the artifact of obj.
+func (w *chartSetup) putTree(obj source.Object, name, revision string, files fstest.MapFS) {
 	w.Helper()
 	w.put(obj, name, revision, func(to io.Writer) error {
 		_, err := artifact.Pack(w.Context(), to, files)
@@ -132,8 +132,8 @@ func files(pairs ...string) fstest.MapFS {
 	return tree
 }
 
-// simple returns the files of a chart in directory dir, and further files in addition.
-func simple(dir, name, version string, further ...string) fstest.MapFS {
+// simpleChart returns the files of a chart in directory dir, and further files in addition.
+func simpleChart(dir, name, version string, further ...string) fstest.MapFS {
 	tree := files(further...)
 	for file, text := range map[string]string{
 		"Chart.yaml":         fmt.Sprintf("apiVersion: v2\nname: %s\nversion: %s\n", name, version),
@@ -145,8 +145,8 @@ func simple(dir, name, version string, further ...string) fstest.MapFS {
 	return tree
 }
 
-// made returns a PkgChart whose source is KIND/NAME.
-func made(from, in string, edit func(*source.PkgChartSpec)) *source.PkgChart {
+// newPkgChart returns a PkgChart whose source is KIND/NAME.
+func newPkgChart(from, in string, edit func(*source.PkgChartSpec)) *source.PkgChart {
 	kind, name, _ := strings.Cut(from, "/")
 	c := &source.PkgChart{
 		Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "PkgChart",
@@ -218,15 +218,15 @@ func storedBytes(t *testing.T, r *sourcetest.Fixture, a *artifact.Artifact) []by
 // tgz returns an archive of files.
 func tgz(t *testing.T, files map[string]string) []byte { return testenv.ChartArchive(t, files) }
 
-func writes(text []byte) func(io.Writer) error {
+func writeText(text []byte) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	}
 }
 
-// linked returns the archive of a chart whose Chart.lock is a link.
-func linked(t *testing.T) []byte {
+// archiveWithLink returns the archive of a chart whose Chart.lock is a link.
+func archiveWithLink(t *testing.T) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	zw := gzip.NewWriter(&b)
@@ -268,19 +268,19 @@ type historySetup struct {
 func publish(versions ...string) func(*historySetup, *source.PkgChart) {
 	return func(w *historySetup, _ *source.PkgChart) {
 		for _, v := range versions {
-			w.server.Put(testenv.ChartVersion{Name: "app", Version: v, Archive: repacked(w.T, archived(w.T, v))})
+			w.server.Put(testenv.ChartVersion{Name: "app", Version: v, Archive: repack(w.T, appArchive(w.T, v))})
 		}
 		w.server.Break(nil)
 		if w.repo == nil {
-			w.repo = w.indexed(w.server)
+			w.repo = w.addIndexRepository(w.server)
 			return
 		}
 		w.refresh(w.repo, source.Stored)
 	}
 }
 
-// repacked returns the archive in a form that does not depend on the release of Go.
-func repacked(t *testing.T, archive []byte) []byte {
+// repack returns the archive in a form that does not depend on the release of Go.
+func repack(t *testing.T, archive []byte) []byte {
 	t.Helper()
 	tree, err := artifact.Read(bytes.NewReader(archive), artifact.Limits{})
 	must(t, err)
@@ -294,41 +294,41 @@ func repacked(t *testing.T, archive []byte) []byte {
 // commit stores a tree as the artifact of the GitRepository.
 func commit(revision, version string, further ...string) func(*historySetup, *source.PkgChart) {
 	return func(w *historySetup, _ *source.PkgChart) {
-		w.tree(new(source.GitRepository), "src", revision, simple("app", "app", version, further...))
+		w.putTree(new(source.GitRepository), "src", revision, simpleChart("app", "app", version, further...))
 	}
 }
 
-func altered(edit func(*source.PkgChartSpec)) func(*historySetup, *source.PkgChart) {
+func editChart(edit func(*source.PkgChartSpec)) func(*historySetup, *source.PkgChart) {
 	return func(_ *historySetup, c *source.PkgChart) { edit(&c.Spec) }
 }
 
-func nothingDone(*historySetup, *source.PkgChart) {}
+func noChartChange(*historySetup, *source.PkgChart) {}
 
 var chartHistories = []chartHistory{
 	{"chart of a repository", "PkgRepository/src", []chartStep{
-		{"no repository", nothingDone},
+		{"no repository", noChartChange},
 		{"published", publish("1.0.0")},
-		{"nothing changed", nothingDone},
+		{"nothing changed", noChartChange},
 		{"a new version", publish("1.1.0")},
-		{"a range without versions", altered(func(s *source.PkgChartSpec) { s.Version = "^2" })},
+		{"a range without versions", editChart(func(s *source.PkgChartSpec) { s.Version = "^2" })},
 		{"a version that cannot be fetched", func(w *historySetup, c *source.PkgChart) {
 			publish("2.0.0")(w, c)
 			w.server.Break(&testenv.Defect{Phase: testenv.GetChart, Status: 503})
 		}},
 		{"mended", func(w *historySetup, _ *source.PkgChart) { w.server.Break(nil) }},
-		{"with values", altered(func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"values.yaml", "prod.yaml"} })},
-		{"with values that are missing", altered(func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"prod.yaml", "none.yaml"} })},
-		{"which may be missing", altered(func(s *source.PkgChartSpec) { s.IgnoreMissingValuesFiles = true })},
+		{"with values", editChart(func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"values.yaml", "prod.yaml"} })},
+		{"with values that are missing", editChart(func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"prod.yaml", "none.yaml"} })},
+		{"which may be missing", editChart(func(s *source.PkgChartSpec) { s.IgnoreMissingValuesFiles = true })},
 		{"published again", func(w *historySetup, _ *source.PkgChart) {
-			w.server.Put(testenv.ChartVersion{Name: "app", Version: "2.0.0", Archive: repacked(w.T, archived(w.T, "2.0.0", "more.yaml", "x"))})
+			w.server.Put(testenv.ChartVersion{Name: "app", Version: "2.0.0", Archive: repack(w.T, appArchive(w.T, "2.0.0", "more.yaml", "x"))})
 			w.refresh(w.repo, source.Stored)
 		}},
 		{"suspended, and a new version", func(w *historySetup, c *source.PkgChart) {
 			publish("2.1.0")(w, c)
 			c.Spec.Suspend = true
 		}},
-		{"resumed", altered(func(s *source.PkgChartSpec) { s.Suspend = false })},
-		{"a name that is none", altered(func(s *source.PkgChartSpec) { s.Chart = "App" })},
+		{"resumed", editChart(func(s *source.PkgChartSpec) { s.Suspend = false })},
+		{"a name that is none", editChart(func(s *source.PkgChartSpec) { s.Chart = "App" })},
 	}},
 	{"chart of a tree", "GitRepository/src", []chartStep{
 		{"published", commit(rev1, "1.0.0")},
@@ -336,22 +336,22 @@ var chartHistories = []chartHistory{
 		{"asked for by annotation", func(_ *historySetup, c *source.PkgChart) {
 			c.Metadata.Annotations = map[string]string{"reconcile.headgate.dev/requestedAt": "now"}
 		}},
-		{"by revision", altered(func(s *source.PkgChartSpec) { s.ReconcileStrategy = source.StrategyRevision })},
+		{"by revision", editChart(func(s *source.PkgChartSpec) { s.ReconcileStrategy = source.StrategyRevision })},
 		{"a dependency that is not there", func(w *historySetup, _ *source.PkgChart) {
-			tree := simple("app", "app", "1.1.0")
+			tree := simpleChart("app", "app", "1.1.0")
 			tree["app/Chart.yaml"].Data = append(tree["app/Chart.yaml"].Data, "dependencies:\n- {name: lib, version: ^1, repository: \"file://../lib\"}\n"...)
-			w.tree(new(source.GitRepository), "src", rev1, tree)
+			w.putTree(new(source.GitRepository), "src", rev1, tree)
 		}},
 		{"no chart", commit(rev1, "no version")},
 		{"mended, with values of another source", func(w *historySetup, c *source.PkgChart) {
 			commit(rev1, "1.1.0")(w, c)
-			w.tree(new(source.Bucket), "lib", "sha256:0123456789abcdef", files("x.yaml", "a: 7\n"))
+			w.putTree(new(source.Bucket), "lib", "sha256:0123456789abcdef", files("x.yaml", "a: 7\n"))
 			c.Spec.ValuesFiles = []string{"source:Bucket/lib/x.yaml"}
 		}},
 		{"other values", func(w *historySetup, _ *source.PkgChart) {
-			w.tree(new(source.Bucket), "lib", "sha256:123456789abcdef0", files("x.yaml", "a: 8\n"))
+			w.putTree(new(source.Bucket), "lib", "sha256:123456789abcdef0", files("x.yaml", "a: 8\n"))
 		}},
-		{"another kind", altered(func(s *source.PkgChartSpec) { s.SourceRef.Kind = "ExternalArtifact" })},
+		{"another kind", editChart(func(s *source.PkgChartSpec) { s.SourceRef.Kind = "ExternalArtifact" })},
 	}},
 }
 
@@ -360,7 +360,7 @@ func TestChartStatuses(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			w := &historySetup{chartSetup: newChartSetup(t), server: testenv.StartCharts(t, testenv.ChartsConfig{})}
-			c := made(l.from, "app", nil)
+			c := newPkgChart(l.from, "app", nil)
 			var got strings.Builder
 			for _, s := range l.steps {
 				w.Now = w.Now.Add(time.Hour)

@@ -29,23 +29,23 @@ type upstream interface {
 	// find returns the version of the named chart that want selects, a version or a range
 	// (reference A13). The error wraps fs.ErrNotExist if there is none, which may change
 	// later, and source.ErrInvalid if name or want can never be valid.
-	find(ctx context.Context, name, want string) (*selected, error)
+	find(ctx context.Context, name, want string) (*selectedVersion, error)
 	// trusts returns a fingerprint of the keys and identities whose signatures
 	// verify accepts; "" when neither the chart (trust) nor the repository asks
 	// for a signature.
-	trusts(ctx context.Context, trust *source.OCIRepositoryVerification) (string, error)
+	trustFingerprint(ctx context.Context, trust *source.OCIRepositoryVerification) (string, error)
 	// verify checks the signature of a selected version as the chart (trust) or the
 	// repository requires. If neither does, it returns the zero Verification. Errors wrap
 	// source.ErrVerification if a signature was rejected or is missing.
-	verify(ctx context.Context, s *selected, trust *source.OCIRepositoryVerification) (source.Verification, error)
+	verify(ctx context.Context, s *selectedVersion, trust *source.OCIRepositoryVerification) (source.Verification, error)
 	// fetch returns the chart after checking its digest, name and version. After verify it
 	// returns the chart that was verified. The caller closes the chart.
-	fetch(ctx context.Context, s *selected) (*bundle.Chart, error)
+	fetch(ctx context.Context, s *selectedVersion) (*bundle.Chart, error)
 	close()
 }
 
-// selected is one version of a chart in an upstream. It is not safe for concurrent use.
-type selected struct {
+// selectedVersion is one version of a chart in an upstream. It is not safe for concurrent use.
+type selectedVersion struct {
 	name, version string
 	identity      string // differs if the same version is published again, for example the digest
 
@@ -57,15 +57,15 @@ type selected struct {
 	pin      source.ChartPin // set by fetch: pins this version in a lock
 }
 
-// pinned returns the version of the named chart that a lock pins.
-func pinned(name string, pin source.ChartPin) *selected {
+// pinnedVersion returns the version of the named chart that a lock pins.
+func pinnedVersion(name string, pin source.ChartPin) *selectedVersion {
 	entry := index.Entry{Version: pin.Version, URLs: []string{pin.URL}}
-	return &selected{name: name, version: pin.Version, identity: pin.Digest, entry: entry,
+	return &selectedVersion{name: name, version: pin.Version, identity: pin.Digest, entry: entry,
 		digest: pin.Digest, subject: ocispec.Descriptor{Digest: digest.Digest(pin.Digest)}}
 }
 
 // release closes the chart that verify fetched.
-func (s *selected) release() {
+func (s *selectedVersion) release() {
 	if s.verified != nil {
 		s.verified.Close()
 		s.verified = nil
@@ -74,17 +74,17 @@ func (s *selected) release() {
 
 // check compares the name and version in a chart with the selected ones. It ignores a
 // leading v in versions and the folders in the name.
-func (s *selected) check(c *bundle.Chart) error {
-	if m := c.Metadata; m.Name != path.Base(s.name) || bare(m.Version) != bare(s.version) {
+func (s *selectedVersion) check(c *bundle.Chart) error {
+	if m := c.Metadata; m.Name != path.Base(s.name) || trimV(m.Version) != trimV(s.version) {
 		return fmt.Errorf("the archive holds chart %.200q in version %.200q, not %q in version %q: it was published in the wrong place", m.Name, m.Version, path.Base(s.name), s.version)
 	}
 	return nil
 }
 
-func bare(version string) string { return strings.TrimPrefix(version, "v") }
+func trimV(version string) string { return strings.TrimPrefix(version, "v") }
 
 // read reads the archive of the chart. size is its size in bytes, negative if unknown.
-func (s *selected) read(content io.Reader, size int64, l artifact.Limits) (*bundle.Chart, error) {
+func (s *selectedVersion) read(content io.Reader, size int64, l artifact.Limits) (*bundle.Chart, error) {
 	if l = bundle.Limits(l); l.Bytes > 0 && size > l.Bytes {
 		return nil, &artifact.LimitError{What: "bytes", Limit: l.Bytes}
 	}
@@ -121,7 +121,7 @@ func (o *opener) open(ctx context.Context, repo *source.PkgRepository, index fun
 // fromCache returns the chart with a digest from the cache, or else from download, and then
 // stores it in the cache. Of several callers that need the same chart with the same access,
 // one downloads it. A broken or small cache does no harm.
-func (o *opener) fromCache(ctx context.Context, s *selected, digest, access string, download func() (*bundle.Chart, error)) (*bundle.Chart, error) {
+func (o *opener) fromCache(ctx context.Context, s *selectedVersion, digest, access string, download func() (*bundle.Chart, error)) (*bundle.Chart, error) {
 	cache := o.env.Cache
 	if cache == nil || digest == "" {
 		return download()
@@ -163,17 +163,17 @@ func timeout(repo *source.PkgRepository) time.Duration {
 	return cmp.Or(time.Duration(repo.Spec.Timeout), defaultTimeout)
 }
 
-// anonymous returns a repository with a URL and no other settings.
-func anonymous(url string) *source.PkgRepository {
+// anonymousRepository returns a repository with a URL and no other settings.
+func anonymousRepository(url string) *source.PkgRepository {
 	return &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: url}}
 }
 
-// named returns the PkgRepository of the namespace that a dependency names by its URL or,
+// dependencyRepository returns the PkgRepository of the namespace that a dependency names by its URL or,
 // as @NAME and alias:NAME, by its name. If no object has the URL, it returns a repository
 // without credentials.
-func (o *opener) named(ctx context.Context, text string) (*source.PkgRepository, error) {
+func (o *opener) dependencyRepository(ctx context.Context, text string) (*source.PkgRepository, error) {
 	if name, ok := aliasOf(text); ok {
-		found, err := o.repository(ctx, func(p *source.PkgRepository, _ string) bool { return p.Metadata.Name == name })
+		found, err := o.findRepository(ctx, func(p *source.PkgRepository, _ string) bool { return p.Metadata.Name == name })
 		if found == nil && err == nil {
 			err = fmt.Errorf("%s: %w", source.Reference{Kind: "PkgRepository", Namespace: o.secretReader.Namespace, Name: name}, fs.ErrNotExist)
 		}
@@ -183,7 +183,7 @@ func (o *opener) named(ctx context.Context, text string) (*source.PkgRepository,
 	if err != nil {
 		return nil, fmt.Errorf("URL of a repository: %w", err)
 	}
-	found, err := o.repository(ctx, func(_ *source.PkgRepository, have string) bool { return have == want })
+	found, err := o.findRepository(ctx, func(_ *source.PkgRepository, have string) bool { return have == want })
 	if found != nil || err != nil {
 		return found, err
 	}
@@ -192,14 +192,14 @@ func (o *opener) named(ctx context.Context, text string) (*source.PkgRepository,
 			want = local // spelling of the URL in env.Local
 		}
 	}
-	return anonymous(want), nil
+	return anonymousRepository(want), nil
 }
 
-// repository returns the PkgRepository of the namespace with the longest normalised URL
+// findRepository returns the PkgRepository of the namespace with the longest normalised URL
 // that fits accepts, the first among equals, or nil. fits gets "" for an invalid URL.
-// repository reads only the spec of an object, because its status may be written
+// findRepository reads only the spec of an object, because its status may be written
 // concurrently.
-func (o *opener) repository(ctx context.Context, fits func(p *source.PkgRepository, url string) bool) (best *source.PkgRepository, err error) {
+func (o *opener) findRepository(ctx context.Context, fits func(p *source.PkgRepository, url string) bool) (best *source.PkgRepository, err error) {
 	if o.env.Sources == nil {
 		return nil, nil
 	}

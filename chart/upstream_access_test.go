@@ -20,8 +20,8 @@ import (
 // annsHeader is the Authorization header for the user name and password in the Secret.
 var annsHeader = "Basic " + base64.StdEncoding.EncodeToString([]byte("ann:"+password))
 
-// shownTo returns the Authorization headers that a server received in requests for charts.
-func shownTo(c *testenv.Charts) (all []string) {
+// receivedAuth returns the Authorization headers that a server received in requests for charts.
+func receivedAuth(c *testenv.Charts) (all []string) {
 	for _, r := range c.Requests() {
 		all = append(all, r.Authorization)
 	}
@@ -49,10 +49,10 @@ func TestCredentials(t *testing.T) {
 		"other host": {url: func(home, _ *testenv.Charts) string {
 			return strings.Replace(home.URLOf("app.tgz"), "127.0.0.1", "localhost", 1)
 		}, away: [2]string{"", annsHeader}},
-		"to TLS":                {other: testenv.ChartsConfig{CA: ca}, url: func(_, other *testenv.Charts) string { return other.URLOf("app.tgz") }, away: [2]string{"", annsHeader}},
-		"leads from https to http":          {home: testenv.ChartsConfig{CA: ca}, url: func(_, other *testenv.Charts) string { return other.URLOf("app.tgz") }, away: never},
-		"redirect":              {url: func(*testenv.Charts, *testenv.Charts) string { return "app.tgz" }, redirect: true, away: never},
-		"redirect of the other": {url: func(_, other *testenv.Charts) string { return other.URLOf("app.tgz") }, onward: true, away: never},
+		"to TLS":                   {other: testenv.ChartsConfig{CA: ca}, url: func(_, other *testenv.Charts) string { return other.URLOf("app.tgz") }, away: [2]string{"", annsHeader}},
+		"leads from https to http": {home: testenv.ChartsConfig{CA: ca}, url: func(_, other *testenv.Charts) string { return other.URLOf("app.tgz") }, away: never},
+		"redirect":                 {url: func(*testenv.Charts, *testenv.Charts) string { return "app.tgz" }, redirect: true, away: never},
+		"redirect of the other":    {url: func(_, other *testenv.Charts) string { return other.URLOf("app.tgz") }, onward: true, away: never},
 	} {
 		for i, pass := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, passCredentials %v", name, pass), func(t *testing.T) {
@@ -72,15 +72,15 @@ func TestCredentials(t *testing.T) {
 					last = other
 				}
 				b := newOpenerTest(t, home.URL(), home)
-				b.s.env.Secrets.(sourcetest.Secrets)["default/ca"] = source.Secret{Data: map[string][]byte{"ca.crt": ca.PEM()}}
+				b.opener.env.Secrets.(sourcetest.Secrets)["default/ca"] = source.Secret{Data: map[string][]byte{"ca.crt": ca.PEM()}}
 				b.repo.Spec.SecretRef, b.repo.Spec.CertSecretRef, b.repo.Spec.PassCredentials = ref("user"), ref("ca"), pass
 				if _, got, err := b.get("app", "1.0.0"); err != nil || !bytes.Equal(got, data) {
 					t.Fatal(err)
 				}
-				if got := shownTo(last); len(got) != 1 || got[0] != row.away[i] {
+				if got := receivedAuth(last); len(got) != 1 || got[0] != row.away[i] {
 					t.Errorf("the server was shown %q, want %q", got, row.away[i])
 				}
-				if len(shownTo(third)) > 0 && last != third {
+				if len(receivedAuth(third)) > 0 && last != third {
 					t.Error("the third server was asked")
 				}
 			})
@@ -96,7 +96,7 @@ func TestCertificate(t *testing.T) {
 	home.Put(testenv.ChartVersion{Name: "app", Version: "2.0.0", URLs: []string{other.URLOf("app-2.0.0.tgz")}})
 	b := newOpenerTest(t, home.URL(), home)
 	cert, key := ca.Client("ann")
-	secrets := b.s.env.Secrets.(sourcetest.Secrets)
+	secrets := b.opener.env.Secrets.(sourcetest.Secrets)
 	secrets["default/cert"] = source.Secret{Data: map[string][]byte{"ca.crt": ca.PEM(), "tls.crt": cert, "tls.key": key}}
 	b.repo.Spec.CertSecretRef = ref("cert")
 	if _, got, err := b.get("app", "1.0.0"); err != nil || !bytes.Equal(got, data) || home.Requests()[0].Certificate != "ann" {
@@ -187,14 +187,14 @@ func TestUserInURL(t *testing.T) {
 	for i, want := range []string{bobs, annsHeader} {
 		b.repo.Spec.PassCredentials = i == 1
 		other.Reset()
-		if _, _, err := b.get("app", "1.0.0"); err != nil || shownTo(other)[0] != want {
-			t.Errorf("shown %q, want %q: %v", shownTo(other), want, err)
+		if _, _, err := b.get("app", "1.0.0"); err != nil || receivedAuth(other)[0] != want {
+			t.Errorf("shown %q, want %q: %v", receivedAuth(other), want, err)
 		}
 	}
 	other.RemoveFile("app.tgz")
 	_, _, err := b.get("app", "1.0.0")
 	b.fails(err, source.StepFetch, "ChartPullError", false, other.URLOf("app.tgz"))
-	if !slices.Contains(b.s.secretReader.Values(), "cAnArY-too") {
+	if !slices.Contains(b.opener.secretReader.Values(), "cAnArY-too") {
 		t.Error("the password may show")
 	}
 }
@@ -269,7 +269,7 @@ func TestZonesOfIndexes(t *testing.T) {
 			if n.Metadata {
 				continue
 			}
-			if b.s.env.Networks, err = source.ParseNetworks(n.Host); err != nil {
+			if b.opener.env.Networks, err = source.ParseNetworks(n.Host); err != nil {
 				t.Fatal(err)
 			}
 			if _, _, err := b.get("app", "1.0.0"); errors.As(err, &refused) || inside.Count() == 0 {

@@ -32,9 +32,9 @@ const password = "cAnArY/+p4ss"
 // An openerTest has an opener and the repository that it opens.
 type openerTest struct {
 	*testing.T
-	s    *opener
-	repo *source.PkgRepository
-	text []byte // of the index
+	opener *opener
+	repo   *source.PkgRepository
+	text   []byte // of the index
 }
 
 // newOpenerTest returns an openerTest for the repository at url, whose index is that of c.
@@ -48,8 +48,8 @@ func newOpenerTest(t *testing.T, url string, c *testenv.Charts) *openerTest {
 	env := source.Env{Secrets: sourcetest.Secrets{
 		"default/user": {Data: map[string][]byte{"username": []byte("ann"), "password": []byte(password)}},
 	}}
-	b.s = &opener{env: env, secretReader: &transport.SecretReader{Namespace: "default", From: env.Secrets}}
-	b.s.technologies = map[string]oci.Technology{}
+	b.opener = &opener{env: env, secretReader: &transport.SecretReader{Namespace: "default", From: env.Secrets}}
+	b.opener.technologies = map[string]oci.Technology{}
 	return b
 }
 
@@ -60,14 +60,14 @@ func (b *openerTest) open() upstream {
 	if b.text != nil {
 		index = func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.text)), nil }
 	}
-	u, err := b.s.open(b.Context(), b.repo, index)
+	u, err := b.opener.open(b.Context(), b.repo, index)
 	must(b, err)
 	b.Cleanup(u.close)
 	return u
 }
 
 // get finds and fetches a chart and returns its bytes.
-func (b *openerTest) get(name, want string) (*selected, []byte, error) {
+func (b *openerTest) get(name, want string) (*selectedVersion, []byte, error) {
 	b.Helper()
 	u := b.open()
 	o, err := u.find(b.Context(), name, want)
@@ -184,8 +184,8 @@ func namedRepository(name, url, secret string) *source.PkgRepository {
 	return p
 }
 
-// TestStandIn fetches charts from a local directory.
-func TestStandIn(t *testing.T) {
+// TestLocalDirectory fetches charts from a local directory.
+func TestLocalDirectory(t *testing.T) {
 	dir := t.TempDir()
 	outside := filepath.Join(filepath.Dir(dir), "outside.tgz")
 	data := archiveOf(t, "app", "1.0.0")
@@ -202,7 +202,7 @@ func TestStandIn(t *testing.T) {
 		"%2e%2e/outside.tgz": "local directory", "link.tgz": "local directory", "missing.tgz": "local directory", "sub": "is no file", "app.tgz/x": "local directory",
 	} {
 		b := newOpenerTest(t, "http://charts.example/stable", nil)
-		b.s.env.Local = map[string]string{"http://charts.example/stable": dir}
+		b.opener.env.Local = map[string]string{"http://charts.example/stable": dir}
 		b.text = []byte(fmt.Sprintf("apiVersion: v1\nentries:\n  app:\n  - {name: app, version: 1.0.0, urls: ['%s']}\n", url))
 		_, got, err := b.get("app", "1.0.0")
 		if says == "" && (err != nil || !bytes.Equal(got, data)) {
@@ -288,9 +288,9 @@ func TestMixedProvenance(t *testing.T) {
 	c := testenv.StartCharts(t, testenv.ChartsConfig{})
 	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: data, URLs: []string{g.URL("team/app:1.0.0")}})
 	b := newOpenerTest(t, c.URL(), c)
-	b.s.env.Sources = &source.Inventory{Objects: []source.Object{namedRepository("team", g.URL("team"), "")}}
+	b.opener.env.Sources = &source.Inventory{Objects: []source.Object{namedRepository("team", g.URL("team"), "")}}
 	b.repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: *ref("ring")}
-	b.s.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: map[string][]byte{"ann": public(t, ann, true)}}
+	b.opener.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: map[string][]byte{"ann": publicKeyring(t, ann, true)}}
 	good := signText(t, ann, now, statement("app", "1.0.0", data))
 	for says, layers := range map[string][]testenv.Blob{
 		"":                            {{MediaType: provType, Data: good}},
@@ -310,9 +310,9 @@ func TestMixedProvenance(t *testing.T) {
 	}
 }
 
-// TestNamesThatNobodyIsAskedFor rejects an invalid spec.chart before any request to a
+// TestInvalidNamesAreNotRequested rejects an invalid spec.chart before any request to a
 // registry.
-func TestNamesThatNobodyIsAskedFor(t *testing.T) {
+func TestInvalidNamesAreNotRequested(t *testing.T) {
 	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	push(t, registry, "team", "app", "1.0.0")
 	env := newOpener(t, repositoryObject("charts", registry.URL("team"), "")).env
@@ -346,7 +346,7 @@ func (b *openerTest) withCache() {
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: b.TempDir()})
 	must(b, err)
 	b.Cleanup(func() { cache.Close() })
-	b.s.env.Cache = cache
+	b.opener.env.Cache = cache
 }
 
 // TestCache requests a chart for which the cache holds a different one.
@@ -388,7 +388,7 @@ func TestLimits(t *testing.T) {
 			t.Error(err)
 		}
 		for _, l := range []artifact.Limits{{Bytes: 1 << 19}, {FileBytes: 1 << 19}, {Entries: 1}, {Bytes: 100}} {
-			b.s.env.Limits = l
+			b.opener.env.Limits = l
 			_, _, err := b.get("app", "1.0.0")
 			b.fails(err, source.StepFetch, "ChartPullError", false, "limit")
 			if _, ok := errors.AsType[*artifact.LimitError](err); !ok {
@@ -397,14 +397,14 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	b := newOpenerTest(t, c.URL(), c)
-	b.s.env.Limits.Bytes = 4096
+	b.opener.env.Limits.Bytes = 4096
 	c.Break(&testenv.Defect{Phase: testenv.GetChart, Do: testenv.Swell, After: 64 << 20})
 	_, _, err := b.get("app", "1.0.0")
 	b.fails(err, source.StepFetch, "ChartPullError", false)
 }
 
-// TestTornChart fetches charts that are damaged in transit.
-func TestTornChart(t *testing.T) {
+// TestDamagedDownload fetches charts that are damaged in transit.
+func TestDamagedDownload(t *testing.T) {
 	c := testenv.StartCharts(t, testenv.ChartsConfig{})
 	data := c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
 	b := newOpenerTest(t, c.URL(), c)
@@ -430,8 +430,8 @@ func TestTornChart(t *testing.T) {
 	}
 }
 
-// TestMixed follows oci URLs in an index.
-func TestMixed(t *testing.T) {
+// TestOCIURLsInIndex follows oci URLs in an index.
+func TestOCIURLsInIndex(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "ann", Password: password})
 	open := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	c := testenv.StartCharts(t, testenv.ChartsConfig{})
@@ -441,7 +441,7 @@ func TestMixed(t *testing.T) {
 	put := func(digest, url string) *openerTest {
 		c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0+b", Archive: data, Digest: digest, URLs: []string{url}})
 		b := newOpenerTest(t, c.URL(), c)
-		b.s.env.Sources = &source.Inventory{Objects: []source.Object{namedRepository("else", g.URL("else"), "missing"), namedRepository("all", "oci://"+g.Host, "missing"), namedRepository("teams", g.URL("team"), "user"), namedRepository("root", open.URL("team"), "")}}
+		b.opener.env.Sources = &source.Inventory{Objects: []source.Object{namedRepository("else", g.URL("else"), "missing"), namedRepository("all", "oci://"+g.Host, "missing"), namedRepository("teams", g.URL("team"), "user"), namedRepository("root", open.URL("team"), "")}}
 		return b
 	}
 	for name, row := range map[string]struct{ digest, url string }{

@@ -74,7 +74,7 @@ func (o *Origin) openUpstreamAt(ctx context.Context, u *url.URL, ref *source.Loc
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed",
 			Err: specError(fmt.Errorf("spec.secretRef: an ssh URL needs a Secret with identity and known_hosts"))}
 	}
-	n := &remoteUpstream{url: u, env: o.env, objectName: name, providerIssued: login, httpConfig: transport.Outside(o.env), closeTransport: func() {}}
+	n := &remoteUpstream{url: u, env: o.env, objectName: name, providerIssued: login, httpConfig: transport.ConfigFromEnv(o.env), closeTransport: func() {}}
 	n.httpConfig.Guard = guard
 	if o.env.Cache != nil || o.env.Share != nil {
 		own := spec.ServiceAccountName != "" || o.env.Accounts != nil // Accounts may know an account for objects that name none
@@ -179,17 +179,17 @@ func parseURL(s string) (*url.URL, error) {
 // account and the namespace too.
 func cacheScope(u *url.URL, spec *source.GitRepositorySpec, namespace string, asked, own bool, secrets ...transport.Secret) string {
 	h := sha256.New()
-	transport.Note(h, u.String())
+	transport.HashInto(h, u.String())
 	switch {
 	case !asked:
-		transport.Note(h, "")
+		transport.HashInto(h, "")
 	case !own:
-		transport.Note(h, spec.Provider, "")
+		transport.HashInto(h, spec.Provider, "")
 	default:
-		transport.Note(h, spec.Provider, spec.ServiceAccountName, namespace)
+		transport.HashInto(h, spec.Provider, spec.ServiceAccountName, namespace)
 	}
 	for _, s := range secrets {
-		s.Note(h)
+		s.HashInto(h)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

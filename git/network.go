@@ -83,8 +83,8 @@ func (n *remoteUpstream) refs(ctx context.Context, exact bool, names ...string) 
 	var err error
 	if n.shareRefs {
 		h := sha256.New()
-		transport.Note(h, n.scope, n.httpConfig.Auth.Header(), strconv.FormatBool(exact))
-		transport.Note(h, names...)
+		transport.HashInto(h, n.scope, n.httpConfig.Auth.Header(), strconv.FormatBool(exact))
+		transport.HashInto(h, names...)
 		own := wire.New(n.transport, n.server.Capabilities)
 		var answer any
 		answer, err = n.env.Share.Do(ctx, "git refs "+string(h.Sum(nil)), n.env.Since, func(ctx context.Context) (any, error) {

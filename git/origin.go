@@ -24,7 +24,7 @@ type Origin struct {
 	env  source.Env
 
 	secretReader transport.SecretReader
-	trusted      transport.Trusted // set by the last Resolve
+	trusted      transport.TrustFingerprint // set by the last Resolve
 
 	mu         sync.Mutex
 	server     server          // capabilities of the server of spec.url

@@ -45,8 +45,8 @@ func (o *Origin) trustFingerprint(ctx context.Context, sel selection) (string, e
 // fingerprint hashes a mode and the keys in a Secret.
 func fingerprint(mode string, secret transport.Secret) string {
 	sum := sha256.New()
-	transport.Note(sum, mode)
-	secret.Note(sum)
+	transport.HashInto(sum, mode)
+	secret.HashInto(sum)
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
@@ -77,7 +77,7 @@ func (o *Origin) trustedKeys(ctx context.Context) (transport.Secret, *signature.
 		}
 	}
 	if err != nil {
-		return transport.Secret{}, nil, transport.Unverified(err)
+		return transport.Secret{}, nil, transport.VerificationError(err)
 	}
 	return secret, keys, nil
 }

@@ -130,7 +130,7 @@ func Connect(ctx context.Context, a Access, env source.Env, v *SecretReader) (*R
 
 // network returns the TLS settings and the proxy of the spec.
 func (a Access) network(ctx context.Context, env source.Env, v *transport.SecretReader) (c transport.Config, err error) {
-	c = transport.Outside(env)
+	c = transport.ConfigFromEnv(env)
 	cert, err := v.Read(ctx, a.Cert, "spec.certSecretRef")
 	if err != nil {
 		return c, err
@@ -239,10 +239,10 @@ type sharedAnswers struct {
 // contain them.
 func shareScope(to *url.URL, at registry.Reference, settings string, k credentials) string {
 	h := sha256.New()
-	transport.Note(h, to.String(), at.Repository, settings, k.Username, k.Password, k.Token, k.Refresh, k.origin)
+	transport.HashInto(h, to.String(), at.Repository, settings, k.Username, k.Password, k.Token, k.Refresh, k.origin)
 	for _, e := range k.chain {
 		c := e.credential
-		transport.Note(h, e.host, e.path, c.Username, c.Password, c.Token, c.Refresh, e.secret)
+		transport.HashInto(h, e.host, e.path, c.Username, c.Password, c.Token, c.Refresh, e.secret)
 	}
 	return "oci " + string(h.Sum(nil)) + " "
 }

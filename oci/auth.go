@@ -81,8 +81,8 @@ func (t *authTransport) Do(req *http.Request) (*http.Response, error) {
 	if header == "" || header == sent || transport.HasBody(req) && req.GetBody == nil {
 		return resp, nil
 	}
-	transport.Finish(resp)
-	again, err := transport.Afresh(withAuthorization(req, header))
+	transport.DrainAndClose(resp)
+	again, err := transport.RewindBody(withAuthorization(req, header))
 	if err != nil {
 		return nil, err
 	}

@@ -78,7 +78,7 @@ func (c *content) limits() artifact.Limits {
 // If hashed is false, use must verify the digest.
 func (c *content) pull(ctx context.Context, hashed bool, use func(io.Reader) error) error {
 	if c.origin.repo.Spec.Verify != nil && !c.passed {
-		return transport.Unverified(fmt.Errorf("%s has not been verified: %w", c.rev.ID, source.ErrVerification))
+		return transport.VerificationError(fmt.Errorf("%s has not been verified: %w", c.rev.ID, source.ErrVerification))
 	}
 	if limit := c.limits().Bytes; limit > 0 && c.layer.Size > limit {
 		return c.failed(&artifact.LimitError{What: "bytes", Limit: limit})

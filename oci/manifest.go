@@ -214,7 +214,7 @@ func (c Check) Trust(ctx context.Context) (t Trust, print string, err error) {
 		t.Root, err = c.SecretReader.Read(ctx, c.Spec.TrustedRootSecretRef, "spec.verify.trustedRootSecretRef")
 	}
 	if err != nil {
-		return Trust{}, "", transport.Unverified(err)
+		return Trust{}, "", transport.VerificationError(err)
 	}
 	return t, t.fingerprint(c.provider()), nil
 }
@@ -241,7 +241,7 @@ func (c Check) technology() (Technology, error) {
 		return make, nil
 	}
 	known := strings.Join(slices.Sorted(maps.Keys(c.Technologies)), " or ")
-	return nil, transport.Unverified(invalid(fmt.Errorf("spec.verify.provider %q: this program verifies with %s", c.provider(), cmp.Or(known, "none"))))
+	return nil, transport.VerificationError(invalid(fmt.Errorf("spec.verify.provider %q: this program verifies with %s", c.provider(), cmp.Or(known, "none"))))
 }
 
 // signatures returns the check of the signatures that spec.verify requires.
@@ -272,11 +272,11 @@ func (o *Origin) trust(ctx context.Context) (print string, err error) {
 // fingerprint hashes a provider and the signers in t.
 func (t Trust) fingerprint(provider string) string {
 	sum := sha256.New()
-	transport.Note(sum, provider, t.Keys.Name, t.Root.Name)
-	t.Keys.Note(sum)
-	t.Root.Note(sum)
+	transport.HashInto(sum, provider, t.Keys.Name, t.Root.Name)
+	t.Keys.HashInto(sum)
+	t.Root.HashInto(sum)
 	for _, m := range t.Identities {
-		transport.Note(sum, m.Issuer, m.Subject)
+		transport.HashInto(sum, m.Issuer, m.Subject)
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }
@@ -303,7 +303,7 @@ func (c *content) Verify(ctx context.Context) (v source.Verification, err error)
 		return err
 	})
 	if err != nil {
-		return source.Verification{}, transport.Unverified(fmt.Errorf("%s: %w", c.rev.ID, err))
+		return source.Verification{}, transport.VerificationError(fmt.Errorf("%s: %w", c.rev.ID, err))
 	}
 	c.passed = true
 	if v != (source.Verification{}) {

@@ -409,7 +409,7 @@ const listFailed = "ReadOperationFailed"
 // authRefused reports whether the reason of err is AuthenticationFailed, in any step.
 func authRefused(err error) bool {
 	status, ok := errors.AsType[*StatusError](err)
-	return ok && errors.Is(status, fs.ErrPermission) || is[*RealmError](err) || transport.Refusal(err)
+	return ok && errors.Is(status, fs.ErrPermission) || is[*RealmError](err) || transport.IsAuthFailure(err)
 }
 
 func is[E error](err error) bool {

@@ -163,7 +163,7 @@ const maxPause = 30 * time.Second
 // retryable reports whether another attempt may end otherwise than in err.
 func retryable(err error) bool {
 	if answer, ok := errors.AsType[*StatusError](err); ok {
-		return retry.Status(answer.Code)
+		return retry.IsRetryable(answer.Code)
 	}
 	_, refused := errors.AsType[*tls.CertificateVerificationError](err)
 	return !refused
@@ -190,7 +190,7 @@ func (r *call) attempt(ctx context.Context) (answer Answer, after time.Duration,
 	answer = Answer{Status: a.Status, Truncated: a.Truncated, Actor: r.person(a.Header, ActorHeader), Reason: r.person(a.Header, ReasonHeader)}
 	text := redact.Secrets(string(a.Body), r.Hidden...)
 	if a.Truncated { // at its end may stand the beginning of a secret
-		text = redact.Tail(text, r.Hidden...)
+		text = redact.MaskPartialEnd(text, r.Hidden...)
 	}
 	if len(text) > MaxBody { // masks may be longer
 		text, answer.Truncated = text[:MaxBody], true

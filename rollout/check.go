@@ -22,7 +22,7 @@ import (
 // which [Decode] warns and refuses; docs/reference/canaries.md lists them.
 func (c *Canary) Check() error {
 	found := examine(c)
-	return errors.Join(append(found[invalid].Of(c.String()), found[broken].Of(c.String())...)...)
+	return errors.Join(append(found[invalid].ErrorsFor(c.String()), found[broken].ErrorsFor(c.String())...)...)
 }
 
 // A level says what comes of a fact that does not hold.

@@ -134,7 +134,7 @@ func TestRequirements(t *testing.T) {
 	testenv.Equal(t, clearURL(&Hook{URL: "https://u:hunter2@h\n"}), nil, "what is no URL")
 	for _, test := range requirementTests {
 		c := test.broken()
-		found := examine(c)[test.level].Of("")
+		found := examine(c)[test.level].ErrorsFor("")
 		if len(found) == 0 || !strings.Contains(found[0].Error(), test.want) {
 			t.Errorf("%v\nwant level %d: %s", examine(c), test.level, test.want)
 		}

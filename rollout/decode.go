@@ -51,7 +51,7 @@ func Decode(file string, r io.Reader) (canaries []*Canary, warnings []error, err
 	for o := range stream.Objects() {
 		if served[o.Group] != nil && strings.EqualFold(o.Type, kindCanary) {
 			d.object(o)
-		} else if meant := document.Near(o, known); meant != "" {
+		} else if meant := document.Suggest(o, known); meant != "" {
 			d.Fail(o.Node, o.Name(o.Type, DefaultNamespace), "%s %s is not known: did you mean %s?", document.Quote(o.APIVersion()), document.Quote(o.Type), meant)
 		} else if served[o.Group] != nil && !slices.Contains(known[0].Kinds, o.Type) {
 			d.Fail(o.Node, o.Name(o.Type, DefaultNamespace), "unknown kind %s of group %s", document.Quote(o.Type), o.Group)
@@ -104,7 +104,7 @@ func (d *decoding) object(o document.Object) {
 		spellOld(&dec.Findings)
 		spellOld(&dec.Warnings)
 	}
-	d.Note(d.Place(&dec.Findings, o.Node, name)...)
+	d.Note(d.Locate(&dec.Findings, o.Node, name)...)
 	if len(dec.Errors) > 0 {
 		return
 	}

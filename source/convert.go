@@ -54,7 +54,7 @@ func Convert(obj Object, version, group string) (Object, []error, error) {
 	if group == ReferenceGroup {
 		found.Examine(out, extensions[k.name])
 	}
-	return out, found.Of(head.String()), nil
+	return out, found.ErrorsFor(head.String()), nil
 }
 
 // removeFields removes the fields that a kind does not have in a version. It does not warn about the

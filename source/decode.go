@@ -93,10 +93,10 @@ func (s *Set) Decode(file string, r io.Reader) error {
 		case o.Group == "bitnami.com" && o.Type == "SealedSecret":
 			d.addEncrypted(o, "is a SealedSecret, which only its cluster can decrypt: give its keys as files, environment variables or a Secret document")
 		default:
-			if meant := document.Near(o, knownDocuments); meant != "" {
+			if meant := document.Suggest(o, knownDocuments); meant != "" {
 				d.Fail(o.Node, o.Name(o.Type, DefaultNamespace), "%s %s is not known: did you mean %s?", quote(o.APIVersion()), quote(o.Type), meant)
 			} else {
-				d.Other(o)
+				d.Skip(o)
 			}
 		}
 	}
@@ -249,7 +249,7 @@ func (d *streamDecoder) addObject(o document.Object, k *kind) {
 	case filed:
 		d.set.Objects = append(d.set.Objects, obj)
 	case len(dec.Errors) > 0 && !dec.About("metadata"):
-		d.set.Invalid = append(d.set.Invalid, Invalid{obj, errors.Join(dec.Of(o.Name(o.Type, DefaultNamespace))...)})
+		d.set.Invalid = append(d.set.Invalid, Invalid{obj, errors.Join(dec.ErrorsFor(o.Name(o.Type, DefaultNamespace))...)})
 	}
 }
 
@@ -281,7 +281,7 @@ func copyRetired(obj Object, r document.Retired) {
 func (d *streamDecoder) register(o document.Object, name string, dec *document.Decoder, rules *document.Findings) bool {
 	spelled := o.Name(o.Type, DefaultNamespace)
 	if dec.Adopt(rules); len(dec.Errors) > 0 {
-		d.Note(d.Place(&dec.Findings, o.Node, spelled)...)
+		d.Note(d.Locate(&dec.Findings, o.Node, spelled)...)
 		return false
 	}
 	if err := d.set.setPosition(name, DocumentError{File: d.File, Document: d.Number, Line: o.Line, Object: spelled}); err != nil {

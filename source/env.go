@@ -142,11 +142,11 @@ func ParseNetworks(texts ...string) (*Networks, error) {
 		text = strings.TrimSpace(text)
 		network, err := netip.ParsePrefix(text)
 		if ip, literal := zone.Literal(strings.Trim(text, "[]")); literal {
-			ip = zone.Plain(ip)
+			ip = zone.NormalizeAddr(ip)
 			network, err = netip.PrefixFrom(ip, ip.BitLen()), nil
 		}
 		switch {
-		case err == nil && zone.Metadata(network.Addr()) && network.IsSingleIP(), err != nil && zone.MetadataHost(text):
+		case err == nil && zone.IsMetadata(network.Addr()) && network.IsSingleIP(), err != nil && zone.IsMetadataHost(text):
 			return nil, fmt.Errorf("%q is a metadata service, which nothing opens", text)
 		case err == nil && network.Addr().Is4In6():
 			return nil, fmt.Errorf("%q: write networks of IPv4 as 10.0.0.0/8", text)
@@ -155,7 +155,7 @@ func ParseNetworks(texts ...string) (*Networks, error) {
 		case text == "" || strings.ContainsAny(text, "/:@*? ,"):
 			return nil, fmt.Errorf("%q: want the name of a host without scheme and port, an address, or a network as 10.0.0.0/8", text)
 		default:
-			n.names = append(n.names, zone.Name(text))
+			n.names = append(n.names, zone.NormalizeHost(text))
 		}
 	}
 	return n, nil
@@ -164,10 +164,10 @@ func ParseNetworks(texts ...string) (*Networks, error) {
 // Allow reports whether n has the host, whose address is ip; the zero ip means that the address is
 // unknown.
 func (n *Networks) Allow(host string, ip netip.Addr) bool {
-	if n == nil || zone.MetadataHost(host) || ip.IsValid() && zone.Metadata(ip) {
+	if n == nil || zone.IsMetadataHost(host) || ip.IsValid() && zone.IsMetadata(ip) {
 		return false
 	}
-	return slices.Contains(n.names, zone.Name(host)) || ip.IsValid() && slices.ContainsFunc(n.networks, func(network netip.Prefix) bool {
-		return network.Contains(zone.Plain(ip)) || network.Contains(ip.WithZone(""))
+	return slices.Contains(n.names, zone.NormalizeHost(host)) || ip.IsValid() && slices.ContainsFunc(n.networks, func(network netip.Prefix) bool {
+		return network.Contains(zone.NormalizeAddr(ip)) || network.Contains(ip.WithZone(""))
 	})
 }

@@ -276,7 +276,7 @@ var generatorFacts = slices.Concat([]document.Fact{
 var oneAlias = form("^@"+aliasForm+"$", "be @ALIAS, the alias of one of spec.sources")
 
 // declared requires that the alias at the beginning of a text is that of exactly one source.
-var declared = document.Must{Check: func(object, v reflect.Value) error {
+var declared = document.Requirement{Check: func(object, v reflect.Value) error {
 	alias, _, _ := strings.Cut(strings.TrimPrefix(v.String(), "@"), "/")
 	has, sources := 0, object.Interface().(*ArtifactGenerator).Spec.Sources
 	for _, s := range sources[:min(len(sources), maxItems)] { // longer lists are refused elsewhere
@@ -305,14 +305,14 @@ var distinct = goOnly(func(all []OutputArtifact) error {
 const maxItems = 1000 // of a list
 
 // items requires a list of least to most values.
-func items(least, most int) document.Must {
-	return document.Must{Schema: keywords{"minItems": least, "maxItems": most}, Check: func(_, v reflect.Value) error {
+func items(least, most int) document.Requirement {
+	return document.Requirement{Schema: keywords{"minItems": least, "maxItems": most}, Check: func(_, v reflect.Value) error {
 		return errorUnless(least <= v.Len() && v.Len() <= most, fmt.Sprintf("must have %d to %d entries", least, most), "")
 	}}
 }
 
 // atMost requires a text of at most n characters.
-func atMost(n int) document.Must {
+func atMost(n int) document.Requirement {
 	return withSchema(keywords{"maxLength": n}, func(text string) error {
 		return errorUnless(utf8.RuneCountInString(text) <= n, fmt.Sprintf("must have at most %d characters", n), "")
 	})

@@ -275,7 +275,7 @@ func (l *Ledger) removeFiles(ref Reference, extensions ...string) error {
 	}
 	defer root.Close()
 	for _, extension := range extensions {
-		root.Remove(durable.Temp(address + extension)) // left by a killed writer
+		root.Remove(durable.TempName(address + extension)) // left by a killed writer
 		if err = root.Remove(address + extension); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -289,7 +289,7 @@ func Masked(obj Object) Object {
 	copied := Clone(obj)
 	for _, name := range []string{"URL", "Endpoint"} {
 		if url := specField(copied, name); url.Kind() == reflect.String {
-			url.SetString(redact.Query(redact.Password(url.String())))
+			url.SetString(redact.RedactIfQuery(redact.WithoutPassword(url.String())))
 		}
 	}
 	m := &copied.Head().Metadata

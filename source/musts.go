@@ -19,29 +19,29 @@ import (
 )
 
 type (
-	musts    = []document.Must
+	musts    = []document.Requirement
 	keywords = map[string]any // of JSON Schema
 )
 
 // withSchema requires a value that check accepts; schema expresses the same requirement.
-func withSchema[T any](schema keywords, check func(T) error) document.Must {
+func withSchema[T any](schema keywords, check func(T) error) document.Requirement {
 	must := document.Check(check)
 	must.Schema = schema
 	return must
 }
 
 // goOnly requires a value that check accepts; no schema can express the requirement.
-func goOnly[T any](check func(T) error) document.Must { return document.Check(check) }
+func goOnly[T any](check func(T) error) document.Requirement { return document.Check(check) }
 
 // matching requires a text that matches a pattern, which must have the same meaning in Go and in
 // JSON Schema. A %s in sentence, the error for other texts, stands for the text.
-func matching(pattern, sentence string) document.Must {
+func matching(pattern, sentence string) document.Requirement {
 	form := compiled(pattern)
 	return withSchema(keywords{"pattern": pattern}, func(text string) error { return errorUnless(form().MatchString(text), sentence, text) })
 }
 
 // without requires a text without any match of a pattern; see [matching].
-func without(pattern, sentence string) document.Must {
+func without(pattern, sentence string) document.Requirement {
 	form := compiled(pattern)
 	return withSchema(keywords{"not": keywords{"pattern": pattern}}, func(text string) error { return errorUnless(!form().MatchString(text), sentence, text) })
 }
@@ -60,12 +60,12 @@ func errorUnless(good bool, sentence, text string) error {
 }
 
 // form requires an empty text or one that matches.
-func form(pattern, want string) document.Must {
+func form(pattern, want string) document.Requirement {
 	return matching("^$|"+pattern, "must "+want+", not %s")
 }
 
 // oneOf requires an empty text or one of the allowed texts.
-func oneOf(allowed ...string) document.Must {
+func oneOf(allowed ...string) document.Requirement {
 	return withSchema(keywords{"enum": append([]string{""}, allowed...)}, func(text string) error {
 		if text == "" || slices.Contains(allowed, text) {
 			return nil
@@ -75,7 +75,7 @@ func oneOf(allowed ...string) document.Must {
 }
 
 // withAlternative allows a further text in oneOf, which [Default] replaces by an allowed one.
-func withAlternative(must document.Must, text string) document.Must {
+func withAlternative(must document.Requirement, text string) document.Requirement {
 	must.Schema = keywords{"enum": append(must.Schema["enum"].([]string), text)}
 	return must
 }
@@ -94,23 +94,23 @@ func not(c document.Condition) document.Condition {
 }
 
 // when restricts a requirement to objects for which the conditions hold.
-func when(must document.Must, conditions ...document.Condition) document.Must {
+func when(must document.Requirement, conditions ...document.Condition) document.Requirement {
 	must.When = conditions
 	return must
 }
 
 // require requires a value if the conditions hold.
-func require(message string, conditions ...document.Condition) document.Must {
-	return document.Must{When: conditions, Required: true, Message: message}
+func require(message string, conditions ...document.Condition) document.Requirement {
+	return document.Requirement{When: conditions, Required: true, Message: message}
 }
 
 // refuse refuses a value if the conditions hold.
-func refuse(message string, conditions ...document.Condition) document.Must {
-	return document.Must{When: conditions, Refused: true, Message: message}
+func refuse(message string, conditions ...document.Condition) document.Requirement {
+	return document.Requirement{When: conditions, Refused: true, Message: message}
 }
 
 // only refuses a value unless the provider at a path is one of providers.
-func only(at string, providers ...string) document.Must {
+func only(at string, providers ...string) document.Requirement {
 	must := refuse("goes with provider "+strings.TrimSuffix(strings.Join(providers, " or "), " or ")+" only", not(is(at, providers...)))
 	must.Check = func(object, _ reflect.Value) (err error) {
 		for _, v := range document.At(object, at) {
@@ -125,7 +125,7 @@ func only(at string, providers ...string) document.Must {
 func generic(provider string) string { return cmp.Or(provider, "generic") }
 
 // tokenService requires one of the token services that work with a provider of a bucket.
-func tokenService(provider string, services ...string) document.Must {
+func tokenService(provider string, services ...string) document.Requirement {
 	message := "must be " + strings.Join(services, " or ") + " with spec.provider " + provider
 	must := withSchema(keywords{"enum": services}, func(text string) error {
 		return errorUnless(slices.Contains(services, text), message+", not %s", text)
@@ -193,7 +193,7 @@ var (
 
 // scheme requires a URL with one of the schemes. The errors of scheme and address do not include
 // the URL, because it may contain credentials.
-func scheme(schemes ...string) document.Must {
+func scheme(schemes ...string) document.Requirement {
 	message := "must begin with " + strings.Join(schemes, ":// or ") + "://"
 	must := withSchema(keywords{"pattern": "^(" + strings.Join(schemes, "|") + ")://"}, func(text string) error {
 		before, _, found := strings.Cut(text, "://")
@@ -296,6 +296,6 @@ var refName = without(notInRef+`|^@(\^\{\})?$|(\.|/|\.lock)(\^\{\})?$|^\^|\^($|[
 	"%s is no git ref name: write one such as refs/heads/main")
 
 // refPart requires a branch or tag name.
-func refPart(prefix string) document.Must {
+func refPart(prefix string) document.Requirement {
 	return without(notInRef+`|\^|^-|(\.|/|\.lock)$`, "%s is no name that git allows after "+prefix)
 }

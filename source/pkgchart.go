@@ -221,7 +221,7 @@ const releaseGroup = "helm.toolkit.fluxcd.io"
 func (d *streamDecoder) addRelease(o document.Object) {
 	template := o.At("spec", "chart", "spec")
 	if template == nil { // with spec.chartRef, the chart has its own document
-		d.Other(o)
+		d.Skip(o)
 		return
 	}
 	var r struct {

@@ -17,7 +17,7 @@ import (
 // registry must accept names. The error joins one *DocumentError for each defect. Validate changes
 // nothing; call [Default] first for an object made in Go.
 func Validate(obj Object) error {
-	return errors.Join(check(obj).Of(obj.Head().String())...)
+	return errors.Join(check(obj).ErrorsFor(obj.Head().String())...)
 }
 
 // check returns the defects of obj.
@@ -91,7 +91,7 @@ var metadataFacts = []document.Fact{
 func Warnings(obj Object) []error {
 	var found document.Findings
 	advise(obj, &found)
-	return found.Of(obj.Head().String())
+	return found.ErrorsFor(obj.Head().String())
 }
 
 func advise(obj Object, found *document.Findings) {

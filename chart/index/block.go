@@ -23,7 +23,7 @@ type blockScanner struct {
 	*visitor
 	in     *bufio.Reader
 	number int // of the last line read
-	lines  lines
+	lines  lineParser
 
 	part      part
 	field     string // of the index
@@ -36,8 +36,8 @@ type blockScanner struct {
 	empty    bool // nothing but the name of the chart was read yet
 	versions int  // of the chart
 
-	keyAt   int  // column of the keys of the entry, -1 before the first
-	passing bool // the lines belong to a field of the entry that is not needed
+	keyAt    int  // column of the keys of the entry, -1 before the first
+	skipping bool // the lines belong to a field of the entry that is not needed
 }
 
 // A part is the part of an index that the current lines belong to.
@@ -45,7 +45,7 @@ type part uint8
 
 const (
 	noPart      part = iota // nothing was read yet
-	passedPart              // content that is not needed
+	skippedPart             // content that is not needed
 	fieldPart               // a field of the index
 	chartPart               // the name of a chart, and a value that is not a list
 	versionPart             // an entry
@@ -62,7 +62,7 @@ func (b *blockScanner) scan() error {
 		}
 		c, sure := b.lines.read(line[:len(line)-1])
 		if !sure || oddBreak(line) {
-			return b.unclear()
+			return b.newLayoutError()
 		}
 		if c.starts {
 			if err := b.begin(c); err != nil {
@@ -74,13 +74,13 @@ func (b *blockScanner) scan() error {
 		}
 	}
 	if b.lines.quote != 0 {
-		return b.unclear()
+		return b.newLayoutError()
 	}
 	if err := b.end(); err != nil {
 		return err
 	}
 	if !b.apiVersion {
-		return b.unclear()
+		return b.newLayoutError()
 	}
 	return nil
 }
@@ -106,46 +106,46 @@ func (b *blockScanner) next() ([]byte, error) {
 	return line, err
 }
 
-func (b *blockScanner) unclear() error { return &layoutError{b.number} }
+func (b *blockScanner) newLayoutError() error { return &layoutError{b.number} }
 
 // begin ends the current part and begins another, if the line begins one.
-func (b *blockScanner) begin(c content) error {
+func (b *blockScanner) begin(c lineInfo) error {
 	switch {
 	case c.column == 0 && !c.dash:
 		return b.beginField(c)
 	case b.field != "entries" && b.part != noPart:
 		return nil
 	case b.part == noPart:
-		return b.unclear()
+		return b.newLayoutError()
 	}
 	if b.nameAt < 0 && !c.dash {
 		b.nameAt = c.column
 	}
 	switch {
 	case c.column < b.nameAt || b.nameAt < 0:
-		return b.unclear()
+		return b.newLayoutError()
 	case c.column == b.nameAt && !c.dash:
 		return b.beginChart(c)
 	case b.entryAt >= 0 && c.dash && c.column == b.entryAt:
 		return b.beginVersion()
 	case b.entryAt >= 0 && c.column <= b.entryAt:
-		return b.unclear()
+		return b.newLayoutError()
 	case b.entryAt < 0 && c.dash && b.empty:
-		b.entryAt, b.part = c.column, passedPart
+		b.entryAt, b.part = c.column, skippedPart
 		return b.beginVersion()
 	}
 	b.empty = false
 	return nil
 }
 
-func (b *blockScanner) beginField(c content) error {
+func (b *blockScanner) beginField(c lineInfo) error {
 	if err := b.end(); err != nil {
 		return err
 	}
 	if b.field = string(c.key); c.key == nil || b.field == "<<" || b.field == "entries" && !c.empty {
-		return b.unclear()
+		return b.newLayoutError()
 	}
-	b.nameAt, b.part = -1, passedPart
+	b.nameAt, b.part = -1, skippedPart
 	if b.field == "apiVersion" || b.sum != nil && b.field != "entries" && b.field != "generated" {
 		b.part = fieldPart
 		b.recording.start(b.number)
@@ -153,15 +153,15 @@ func (b *blockScanner) beginField(c content) error {
 	return nil
 }
 
-func (b *blockScanner) beginChart(c content) error {
+func (b *blockScanner) beginChart(c lineInfo) error {
 	if err := b.end(); err != nil {
 		return err
 	}
 	b.chart, b.entryAt, b.empty, b.versions = string(c.key), -1, c.empty, 0
 	if c.key == nil || b.chart == "<<" {
-		return b.unclear()
+		return b.newLayoutError()
 	}
-	b.part = passedPart
+	b.part = skippedPart
 	if b.wanted = b.visitor.chart(b.chart); b.wanted {
 		b.part = chartPart
 		b.recording.start(b.number)
@@ -176,16 +176,16 @@ func (b *blockScanner) beginVersion() error {
 	if b.versions++; b.versions > versionLimit {
 		return tooManyVersions(b.number, b.chart)
 	}
-	b.part, b.keyAt, b.passing = versionPart, -1, false
+	b.part, b.keyAt, b.skipping = versionPart, -1, false
 	b.recording.start(b.number)
 	return nil
 }
 
 // record adds a line to the recording of the part. Fields of an entry that are not needed
 // are left out.
-func (b *blockScanner) record(line []byte, c content) error {
+func (b *blockScanner) record(line []byte, c lineInfo) error {
 	switch b.part {
-	case noPart, passedPart:
+	case noPart, skippedPart:
 		return nil
 	case versionPart:
 	default:
@@ -199,14 +199,14 @@ func (b *blockScanner) record(line []byte, c content) error {
 	}
 	switch {
 	case c.starts && c.column < b.keyAt && !first:
-		return b.unclear()
+		return b.newLayoutError()
 	case first || c.starts && !c.dash && c.column == b.keyAt:
-		b.passing = c.key != nil && !neededFields[string(c.key)]
+		b.skipping = c.key != nil && !neededFields[string(c.key)]
 	}
 	switch {
-	case b.passing && first: // the kept key makes the entry a mapping
+	case b.skipping && first: // the kept key makes the entry a mapping
 		kept = append(line[:c.value:c.value], '\n')
-	case b.passing:
+	case b.skipping:
 		kept = nil
 	}
 	b.recording.add(line, kept)
@@ -216,13 +216,13 @@ func (b *blockScanner) record(line []byte, c content) error {
 // end checks the part that was read and passes it to the visitor.
 func (b *blockScanner) end() error {
 	part := b.part
-	b.part = passedPart
+	b.part = skippedPart
 	switch part {
 	case fieldPart:
 		b.recording.addTo(b.sum, "field")
 		pair := b.decode(yaml.MappingNode)
 		if len(pair) != 2 || b.field == "apiVersion" && !isText(pair[1]) {
-			return b.unclear()
+			return b.newLayoutError()
 		}
 		b.apiVersion = b.apiVersion || b.field == "apiVersion"
 	case chartPart:
@@ -232,10 +232,10 @@ func (b *blockScanner) end() error {
 		b.recording.addTo(b.sum, b.chart)
 		pair := b.decode(yaml.MappingNode)
 		if len(pair) != 2 || pair[0].Value != b.chart || len(pair[1].Content) > 0 && pair[1].Kind == yaml.SequenceNode {
-			return b.unclear()
+			return b.newLayoutError()
 		}
 		if pair[1].Kind != yaml.SequenceNode && !isNull(pair[1]) {
-			b.oddity(b.chart, b.recording.line, errNoList)
+			b.malformed(b.chart, b.recording.line, errNoList)
 		}
 	case versionPart:
 		b.recording.addTo(b.sum, b.chart)
@@ -246,7 +246,7 @@ func (b *blockScanner) end() error {
 		}
 		list := b.decode(yaml.SequenceNode)
 		if len(list) != 1 {
-			return b.unclear()
+			return b.newLayoutError()
 		}
 		left := wholeValues
 		v.read(list[0], &left)

@@ -35,9 +35,9 @@ func Check(r io.ReadSeeker) (Summary, error) {
 	var s Summary
 	sum := new(sum)
 	err := walk(r, &visitor{
-		begin:  func() { s, *sum = Summary{}, [4]uint64{} },
-		chart:  func(string) bool { s.Charts++; return true },
-		oddity: func(chart string, line int, problem error) { s.skip(Entry{Name: chart, Line: line}, problem) },
+		begin:     func() { s, *sum = Summary{}, [4]uint64{} },
+		chart:     func(string) bool { s.Charts++; return true },
+		malformed: func(chart string, line int, problem error) { s.skip(Entry{Name: chart, Line: line}, problem) },
 		version: func(chart string, v version) error {
 			if e, problem := v.entry(chart); problem != nil {
 				s.skip(e, problem)
@@ -57,7 +57,7 @@ func Check(r io.ReadSeeker) (Summary, error) {
 
 func (s *Summary) skip(e Entry, problem error) {
 	if s.SkippedTotal++; len(s.Skipped) < skippedLimit {
-		s.Skipped = append(s.Skipped, Malformed{Chart: cut(e.Name), Version: cut(e.Version), Line: e.Line, Problem: problem.Error()})
+		s.Skipped = append(s.Skipped, Malformed{Chart: truncate(e.Name), Version: truncate(e.Version), Line: e.Line, Problem: problem.Error()})
 	}
 }
 

@@ -39,7 +39,7 @@ func TestMalformed(t *testing.T) {
 			if err != nil || s.Charts != 1 || s.Versions != 2 || s.SkippedTotal != 1 || s.Skipped[0].Line != 5 || s.Skipped[0].Chart != "a" || !strings.Contains(s.Skipped[0].Problem, c.problem) || len(s.Skipped[0].Problem) > 300 {
 				t.Errorf("%.1000s, %v; want %s", fmt.Sprintf("%+v", s), err, c.problem)
 			}
-			list, err := all(index.Entries(strings.NewReader(text), "a"))
+			list, err := collect(index.Entries(strings.NewReader(text), "a"))
 			if err != nil || len(list) != 2 || list[1].Version != "1.2.4" {
 				t.Errorf("entries: %+v, %v", list, err)
 			}
@@ -53,7 +53,7 @@ func TestMalformedNames(t *testing.T) {
 		if s, err := index.Check(strings.NewReader(text)); err != nil || s.Versions != 0 || s.SkippedTotal != 1 || strings.Contains(s.Skipped[0].Problem, "\x1b") {
 			t.Errorf("%q: %+v, %v", name, s, err)
 		}
-		if list, err := all(index.Entries(strings.NewReader(text), name)); err != nil || len(list) != 0 {
+		if list, err := collect(index.Entries(strings.NewReader(text), name)); err != nil || len(list) != 0 {
 			t.Errorf("%q: %+v, %v", name, list, err)
 		}
 	}
@@ -80,7 +80,7 @@ func TestUsable(t *testing.T) {
 	if err != nil || s.Charts != 3 || s.Versions != 2 || s.SkippedTotal != 0 {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	list, err := all(index.Entries(strings.NewReader(text), "a"))
+	list, err := collect(index.Entries(strings.NewReader(text), "a"))
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%+v, %v", list, err)
 	}
@@ -95,7 +95,7 @@ lines Type:library Deprecated:true Digest:sha256:` + sha + ` URLs:[a.tgz oci://x
 func TestMerged(t *testing.T) {
 	text := "apiVersion: v1\nx: &x {urls: [x], version: 9.0.0, type: library}\nentries:\n  a:\n" +
 		"  - name: a\n    <<: *x\n    version: 1.0.0\n  - {<<: [{version: 2.0.0}, *x], name: a}\n"
-	list, err := all(index.Entries(strings.NewReader(text), "a"))
+	list, err := collect(index.Entries(strings.NewReader(text), "a"))
 	if err != nil || len(list) != 2 || list[0].Version != "1.0.0" || list[0].Type != "library" || list[1].Version != "2.0.0" || list[1].URLs[0] != "x" {
 		t.Errorf("%+v, %v", list, err)
 	}
@@ -118,7 +118,7 @@ func TestNoIndex(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := index.Check(strings.NewReader(c.text))
-			_, err2 := all(index.Entries(strings.NewReader(c.text), "a"))
+			_, err2 := collect(index.Entries(strings.NewReader(c.text), "a"))
 			for _, err := range []error{err, err2} {
 				if err == nil || !strings.HasPrefix(err.Error(), "not a chart repository index: ") || !strings.Contains(err.Error(), c.problem) || strings.Contains(err.Error(), "\x1b") {
 					t.Errorf("%v; want %s", err, c.problem)
@@ -136,12 +136,12 @@ func TestNoIndex(t *testing.T) {
 func TestReadError(t *testing.T) {
 	text := shapes[0].write([]string{"a", "b", "c"}, 50)
 	for _, at := range []int{0, 10, 100, 20000} {
-		r := failing{strings.NewReader(text[:at])}
+		r := failingReader{strings.NewReader(text[:at])}
 		if _, err := index.Check(r); err != errBroken {
 			t.Errorf("check, %d: %v", at, err)
 		}
-		r = failing{strings.NewReader(text[:at])}
-		if _, err := all(index.Entries(r, "b")); err != errBroken {
+		r = failingReader{strings.NewReader(text[:at])}
+		if _, err := collect(index.Entries(r, "b")); err != errBroken {
 			t.Errorf("entries, %d: %v", at, err)
 		}
 	}
@@ -154,7 +154,7 @@ func TestErrorsTellTheLineOfTheIndex(t *testing.T) {
 	if err == nil {
 		t.Fatal(want)
 	}
-	if _, got := all(index.Entries(strings.NewReader(text), "c")); got == nil || got.Error() != err.Error() {
+	if _, got := collect(index.Entries(strings.NewReader(text), "c")); got == nil || got.Error() != err.Error() {
 		t.Errorf("%v, want %v", got, err)
 	}
 }
@@ -297,8 +297,8 @@ func FuzzEntries(f *testing.F) {
 			return
 		}
 		_, _ = index.Check(strings.NewReader(text))
-		_, _ = all(index.Entries(strings.NewReader(text), "podinfo"))
-		same(t, text, "podinfo")
+		_, _ = collect(index.Entries(strings.NewReader(text), "podinfo"))
+		requireSame(t, text, "podinfo")
 	})
 }
 

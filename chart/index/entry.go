@@ -45,23 +45,23 @@ func tooManyVersions(line int, chart string) error {
 // mappings of the index may still expand to.
 func (v *version) read(n *yaml.Node, left *int) {
 	if n.Kind == yaml.AliasNode {
-		*left -= len(target(n).Content)
+		*left -= len(resolveAlias(n).Content)
 	}
-	switch n = target(n); {
+	switch n = resolveAlias(n); {
 	case isNull(n):
 		v.problem = errNull
 	case n.Kind != yaml.MappingNode:
 		v.problem = errNoMap
 	default:
 		v.fields = map[string]any{}
-		v.take(n, 0, left)
+		v.addFields(n, 0, left)
 	}
 }
 
-// take adds the fields of a mapping that v does not have, the last of each name. The
+// addFields adds the fields of a mapping that v does not have, the last of each name. The
 // mapping's own fields take precedence over those that it merges by the key <<.
-func (v *version) take(n *yaml.Node, depth int, left *int) {
-	if n = target(n); depth > 0 {
+func (v *version) addFields(n *yaml.Node, depth int, left *int) {
+	if n = resolveAlias(n); depth > 0 {
 		*left -= 1 + len(n.Content)
 	}
 	if *left < 0 {
@@ -70,30 +70,30 @@ func (v *version) take(n *yaml.Node, depth int, left *int) {
 	}
 	if n.Kind == yaml.SequenceNode && depth == 1 {
 		for _, e := range n.Content {
-			v.take(e, depth+1, left)
+			v.addFields(e, depth+1, left)
 		}
 	}
 	for i := len(n.Content) - 2; i >= 0 && n.Kind == yaml.MappingNode; i -= 2 {
-		key := target(n.Content[i])
-		if _, ok := v.fields[key.Value]; !ok && neededFields[key.Value] && !merges(key) {
+		key := resolveAlias(n.Content[i])
+		if _, ok := v.fields[key.Value]; !ok && neededFields[key.Value] && !isMergeKey(key) {
 			v.fields[key.Value] = valueOf(n.Content[i+1], true)
 		}
 	}
 	for i := 0; i+1 < len(n.Content) && n.Kind == yaml.MappingNode && depth < 3; i += 2 {
-		if merges(target(n.Content[i])) {
-			v.take(n.Content[i+1], depth+1, left)
+		if isMergeKey(resolveAlias(n.Content[i])) {
+			v.addFields(n.Content[i+1], depth+1, left)
 		}
 	}
 }
 
-// merges reports whether a key merges a mapping, or several.
-func merges(key *yaml.Node) bool {
+// isMergeKey reports whether a key merges a mapping, or several.
+func isMergeKey(key *yaml.Node) bool {
 	return key.Kind == yaml.ScalarNode && key.Value == "<<" && key.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0
 }
 
 // valueOf returns the value of a node in the form of version.fields.
 func valueOf(n *yaml.Node, lists bool) any {
-	switch n = target(n); {
+	switch n = resolveAlias(n); {
 	case isNull(n):
 		return nil
 	case n.Kind == yaml.ScalarNode:
@@ -108,8 +108,8 @@ func valueOf(n *yaml.Node, lists bool) any {
 	return n
 }
 
-// target returns the node that an alias stands for.
-func target(n *yaml.Node) *yaml.Node {
+// resolveAlias returns the node that an alias stands for.
+func resolveAlias(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
@@ -241,7 +241,7 @@ func (e *Entry) problem(name string) error {
 		return errors.New("name is missing")
 	case name != e.Name:
 		return fmt.Errorf("its name is %s, not that of the list it is in", quote(name))
-	case !allowed(name):
+	case !validName(name):
 		return fmt.Errorf("name %s is not allowed", quote(name))
 	case e.Version == "":
 		return errors.New("version is missing")
@@ -258,8 +258,8 @@ func (e *Entry) problem(name string) error {
 	return nil
 }
 
-// allowed reports whether a chart may have the name.
-func allowed(name string) bool {
+// validName reports whether a chart may have the name.
+func validName(name string) bool {
 	return name != "." && !strings.Contains(name, "..") && !strings.ContainsAny(name, `/\`) && !strings.ContainsFunc(name, unicode.IsControl) && utf8.ValidString(name)
 }
 
@@ -270,10 +270,10 @@ func isSHA256(text string) bool {
 }
 
 // quote quotes text of an index for a message, and shortens it.
-func quote(text string) string { return strconv.Quote(cut(text)) }
+func quote(text string) string { return strconv.Quote(truncate(text)) }
 
-// cut returns the first 100 bytes of text.
-func cut(text string) string {
+// truncate returns the first 100 bytes of text.
+func truncate(text string) string {
 	if len(text) > 100 {
 		return text[:100] + "…"
 	}

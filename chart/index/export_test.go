@@ -9,9 +9,9 @@ import (
 // whole.
 func Scanned(r io.Reader, name string) bool {
 	return scan(bufio.NewReader(r), &visitor{
-		chart:   func(chart string) bool { return chart == name },
-		oddity:  func(string, int, error) {},
-		version: func(string, version) error { return nil },
+		chart:     func(chart string) bool { return chart == name },
+		malformed: func(string, int, error) {},
+		version:   func(string, version) error { return nil },
 	}) == nil
 }
 
@@ -19,8 +19,8 @@ func Scanned(r io.Reader, name string) bool {
 func Whole(r io.ReadSeeker, name string) ([]Entry, error) {
 	var list []Entry
 	err := readWhole(r, &layoutError{}, &visitor{
-		chart:  func(chart string) bool { return chart == name },
-		oddity: func(string, int, error) {},
+		chart:     func(chart string) bool { return chart == name },
+		malformed: func(string, int, error) {},
 		version: func(chart string, v version) error {
 			if e, problem := v.entry(chart); problem == nil {
 				list = append(list, e)

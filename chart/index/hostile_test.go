@@ -12,8 +12,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
-// endless returns begin, and then text again and again until left bytes were read.
-type endless struct {
+// endlessReader returns begin, and then text again and again until left bytes were read.
+type endlessReader struct {
 	begin, text string
 	left        int
 	at          int
@@ -24,12 +24,12 @@ type endless struct {
 }
 
 // Seek implements [io.Seeker] for the start.
-func (e *endless) Seek(int64, int) (int64, error) {
+func (e *endlessReader) Seek(int64, int) (int64, error) {
 	e.left, e.at, e.next = e.left+e.at, 0, 0
 	return 0, nil
 }
 
-func (e *endless) Read(p []byte) (n int, err error) {
+func (e *endlessReader) Read(p []byte) (n int, err error) {
 	if e.watch && (e.at >= e.next || e.left == 0) {
 		e.live, e.next = max(e.live, measure.Live()), e.at+1<<18
 	}
@@ -102,10 +102,10 @@ func TestBombs(t *testing.T) {
 			}
 			size := len(c.begin) + volume/len(c.text)*len(c.text)
 			for name, read := range map[string]func(io.ReadSeeker) error{
-				"entries": func(r io.ReadSeeker) error { _, err := all(index.Entries(r, "a")); return err },
+				"entries": func(r io.ReadSeeker) error { _, err := collect(index.Entries(r, "a")); return err },
 				"check":   func(r io.ReadSeeker) error { _, err := index.Check(r); return err },
 			} {
-				r := &endless{begin: c.begin, text: c.text, left: size, watch: !c.whole}
+				r := &endlessReader{begin: c.begin, text: c.text, left: size, watch: !c.whole}
 				if name == "check" && c.text == "  - ~\n" { // 100,000 versions, the limit, once
 					r.left /= 5
 				}
@@ -176,7 +176,7 @@ func TestHostileYAML(t *testing.T) {
 			}
 			// A requested entry.
 			text := head + "  a:\n  - name: a\n    version:\n      " + strings.ReplaceAll(text, "\n", "\n      ") + "\n"
-			if list, err := all(index.Entries(strings.NewReader(text), "a")); len(list) > 0 {
+			if list, err := collect(index.Entries(strings.NewReader(text), "a")); len(list) > 0 {
 				t.Errorf("%+v, %v", list, err)
 			}
 		})
@@ -270,7 +270,7 @@ func cost(t *testing.T, text string, times int, enough allocations) (least alloc
 // TestStopsEarly breaks out of the loop at the first version.
 func TestStopsEarly(t *testing.T) {
 	text := shapes[0].write([]string{"podinfo"}, 3)
-	for e, err := range index.Entries(failing{strings.NewReader(text)}, "podinfo") {
+	for e, err := range index.Entries(failingReader{strings.NewReader(text)}, "podinfo") {
 		if err != nil || e.Version != "0.3.0" {
 			t.Errorf("%+v, %v", e, err)
 		}
@@ -278,10 +278,10 @@ func TestStopsEarly(t *testing.T) {
 	}
 }
 
-// failing returns an error at the end of its text.
-type failing struct{ *strings.Reader }
+// failingReader returns an error at the end of its text.
+type failingReader struct{ *strings.Reader }
 
-func (f failing) Read(p []byte) (int, error) {
+func (f failingReader) Read(p []byte) (int, error) {
 	n, err := f.Reader.Read(p)
 	if err == io.EOF {
 		err = errBroken

@@ -45,9 +45,9 @@ func matching(r io.ReadSeeker, wanted func(chart string) bool) iter.Seq2[Entry, 
 	return func(yield func(Entry, error) bool) {
 		seen, yielded := 0, 0 // entries seen in this pass over r, and yielded in all passes
 		err := walk(r, &visitor{
-			begin:  func() { seen = 0 },
-			chart:  wanted,
-			oddity: func(string, int, error) {},
+			begin:     func() { seen = 0 },
+			chart:     wanted,
+			malformed: func(string, int, error) {},
 			version: func(chart string, v version) error {
 				e, problem := v.entry(chart)
 				if problem != nil {
@@ -91,20 +91,20 @@ func (e *layoutError) Error() string {
 // A visitor receives the content of an index. An error that its functions return ends the
 // walk.
 type visitor struct {
-	begin   func() // called before the index is read, and again if it is read once more
-	chart   func(name string) (wanted bool)
-	version func(chart string, v version) error // of a wanted chart
-	oddity  func(chart string, line int, problem error)
-	sum     *sum // of all versions and fields, nil if it is not needed
+	begin     func() // called before the index is read, and again if it is read once more
+	chart     func(name string) (wanted bool)
+	version   func(chart string, v version) error // of a wanted chart
+	malformed func(chart string, line int, problem error)
+	sum       *sum // of all versions and fields, nil if it is not needed
 
 	apiVersion bool // the field was seen
-	known      bool // some field of an index was seen
+	fieldSeen  bool // some field of an index was seen
 }
 
 // walk reads the index: with a scanner if it has the layout of one, and otherwise whole.
 func walk(r io.ReadSeeker, v *visitor) error {
 	v.begin()
-	src := &source{r: r}
+	src := &headReader{r: r}
 	in := bufio.NewReaderSize(src, bufferSize)
 	err := scan(in, v)
 	layout, other := errors.AsType[*layoutError](err)
@@ -126,7 +126,7 @@ func walk(r io.ReadSeeker, v *visitor) error {
 	if err == nil {
 		return nil
 	}
-	if v.known || v.apiVersion {
+	if v.fieldSeen || v.apiVersion {
 		return fmt.Errorf("not a chart repository index: %w", err)
 	}
 	return fmt.Errorf("not a chart repository index: %w; it begins with %s", err, quote(string(src.head)))
@@ -156,14 +156,14 @@ func scan(in *bufio.Reader, v *visitor) error {
 	return (&blockScanner{in: in, visitor: v}).scan()
 }
 
-// A source records how a reader begins and why it failed.
-type source struct {
+// A headReader records how a reader begins and why it failed.
+type headReader struct {
 	r    io.Reader
 	head []byte
 	err  error // other than io.EOF
 }
 
-func (s *source) Read(p []byte) (int, error) {
+func (s *headReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	if room := 80 - len(s.head); room > 0 {
 		s.head = append(s.head, p[:min(n, room)]...)
@@ -195,7 +195,7 @@ func (r *recording) add(text, kept []byte) {
 
 // big reports whether the part is larger than an entry may be.
 func (r *recording) big() bool {
-	return r.size > entrySize || r.size+valueSize*values(r.kept) > entrySize
+	return r.size > entrySize || r.size+valueSize*estimateValues(r.kept) > entrySize
 }
 
 // addTo adds the part, and the name of what contains it, to s, unless s is nil.

@@ -15,8 +15,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// all collects the entries of a sequence, until its error.
-func all(seq iter.Seq2[index.Entry, error]) (list []index.Entry, err error) {
+// collect collects the entries of a sequence, until its error.
+func collect(seq iter.Seq2[index.Entry, error]) (list []index.Entry, err error) {
 	for e, err := range seq {
 		if err != nil {
 			return list, err
@@ -32,7 +32,7 @@ func TestEntriesOfEveryShape(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			text := s.write(charts, 3)
 			for _, size := range []int{1, 7, len(text)} {
-				list, err := all(index.Entries(chunkReader{strings.NewReader(text), size}, "podinfo"))
+				list, err := collect(index.Entries(chunkReader{strings.NewReader(text), size}, "podinfo"))
 				if err != nil {
 					t.Fatalf("in pieces of %d bytes: %v\n%s", size, err, text)
 				}
@@ -43,7 +43,7 @@ func TestEntriesOfEveryShape(t *testing.T) {
 				testenv.Equal(t, strings.Join(versions, " "), "1.3.0 1.2.0 1.1.0 4.3.0 4.2.0 4.1.0", "in pieces of %d bytes", size)
 			}
 			for _, name := range append(charts, "absent") {
-				same(t, text, name)
+				requireSame(t, text, name)
 			}
 			if index.Scanned(strings.NewReader(text), "podinfo") == s.whole {
 				t.Error("it is read in another way")
@@ -67,21 +67,21 @@ func TestLinesWithMoreThanOneChart(t *testing.T) {
 	}
 }
 
-// same fails unless Entries yields what the YAML library reads, for an index that the
+// requireSame fails unless Entries yields what the YAML library reads, for an index that the
 // library can read.
-func same(t *testing.T, text, name string) {
+func requireSame(t *testing.T, text, name string) {
 	t.Helper()
 	want, err := index.Whole(strings.NewReader(text), name)
 	if err != nil {
 		return // skipped content need not be valid
 	}
 	for _, size := range []int{1, 1 << 20} {
-		got, err := all(index.Entries(chunkReader{strings.NewReader(text), size}, name))
+		got, err := collect(index.Entries(chunkReader{strings.NewReader(text), size}, name))
 		if oddBreaks(text) {
 			got, want = withoutLines(got), withoutLines(want)
 		}
 		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Fatalf("%s, in pieces of %d bytes: %s, %v\nwant %s\nof %q", name, size, short(got), err, short(want), cut(text))
+			t.Fatalf("%s, in pieces of %d bytes: %s, %v\nwant %s\nof %q", name, size, short(got), err, short(want), truncate(text))
 		}
 	}
 }
@@ -111,8 +111,8 @@ type chunkReader struct {
 
 func (p chunkReader) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b), p.size)]) }
 
-// cut shortens a long text.
-func cut(text string) string {
+// truncate shortens a long text.
+func truncate(text string) string {
 	if len(text) > 6000 {
 		return text[:3000] + " … " + text[len(text)-3000:]
 	}
@@ -249,7 +249,7 @@ entries:
 generated: now
 `
 
-func TestSumIsThatOfWhatIsSaid(t *testing.T) {
+func TestSumIgnoresSpelling(t *testing.T) {
 	const flow = summed
 	const block = `apiVersion: v1
 entries:
@@ -325,8 +325,8 @@ func TestSumOfLargeEntries(t *testing.T) {
 	}
 }
 
-// TestSumCountsWhatIsPassedOver changes fields that entries do not depend on.
-func TestSumCountsWhatIsPassedOver(t *testing.T) {
+// TestSumCountsSkippedFields changes fields that entries do not depend on.
+func TestSumCountsSkippedFields(t *testing.T) {
 	text := shapes[0].write([]string{"a"}, 2)
 	if sumOf(t, text) == sumOf(t, strings.Replace(text, "kind: fixed", "kind: added", 1)) {
 		t.Error("an annotation does not count")

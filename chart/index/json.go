@@ -32,14 +32,14 @@ func (s *jsonScanner) scan() error {
 		text := string(s.recording.all)
 		switch {
 		case name == "entries" && text != "null", name == "apiVersion" && (text == "null" || text == `""` || first == '{' || first == '['):
-			return s.unclear()
+			return s.newLayoutError()
 		case name == "apiVersion":
 			s.apiVersion = true
 		}
 		return nil
 	})
 	if err == nil && !s.apiVersion {
-		err = s.unclear()
+		err = s.newLayoutError()
 	}
 	return err
 }
@@ -54,7 +54,7 @@ func (s *jsonScanner) versions(chart string, first byte) error {
 		err := s.value(true)
 		if err == nil && string(s.recording.all) != "null" {
 			s.recording.addTo(s.sum, chart)
-			s.oddity(chart, line, errNoList)
+			s.malformed(chart, line, errNoList)
 		}
 		return err
 	}
@@ -68,10 +68,10 @@ func (s *jsonScanner) versions(chart string, first byte) error {
 			return err
 		}
 		s.recording.addTo(s.sum, chart)
-		if s.recording.size > entrySize || s.recording.size+valueSize*values(s.recording.all) > entrySize {
+		if s.recording.size > entrySize || s.recording.size+valueSize*estimateValues(s.recording.all) > entrySize {
 			v.problem = errBig
 		} else if !v.readJSON(s.recording.all) {
-			return s.unclear()
+			return s.newLayoutError()
 		}
 		return s.version(chart, v)
 	})
@@ -82,14 +82,14 @@ func (s *jsonScanner) versions(chart string, first byte) error {
 func (s *jsonScanner) members(do func(name string, first byte) error) error {
 	return s.elements('{', '}', func(first byte) error {
 		if first != '"' {
-			return s.unclear()
+			return s.newLayoutError()
 		}
 		if err := s.value(true); err != nil {
 			return err
 		}
 		var name string
 		if s.recording.size > entrySize || json.Unmarshal(s.recording.all, &name) != nil || s.expect(':') != nil {
-			return s.unclear()
+			return s.newLayoutError()
 		}
 		first, err := s.next()
 		if err != nil {
@@ -127,7 +127,7 @@ func (s *jsonScanner) elements(open, end byte, do func(first byte) error) error 
 func (s *jsonScanner) expect(punctuation byte) error {
 	c, err := s.next()
 	if err == nil && c != punctuation {
-		err = s.unclear()
+		err = s.newLayoutError()
 	}
 	s.in.Discard(1)
 	return err
@@ -140,7 +140,7 @@ func (s *jsonScanner) next() (byte, error) {
 		c, err := s.in.ReadByte()
 		switch {
 		case err != nil:
-			return 0, s.unclear()
+			return 0, s.newLayoutError()
 		case c == '\n':
 			s.line++
 		case c != ' ' && c != '\t' && c != '\r':
@@ -149,7 +149,7 @@ func (s *jsonScanner) next() (byte, error) {
 	}
 }
 
-func (s *jsonScanner) unclear() error { return &layoutError{s.line} }
+func (s *jsonScanner) newLayoutError() error { return &layoutError{s.line} }
 
 // value reads the value that begins next, and records it if record is set.
 func (s *jsonScanner) value(record bool) error {
@@ -158,7 +158,7 @@ func (s *jsonScanner) value(record bool) error {
 	var k skipper
 	for {
 		if _, err := s.in.Peek(1); err != nil {
-			return s.unclear()
+			return s.newLayoutError()
 		}
 		text, _ := s.in.Peek(s.in.Buffered())
 		n, state := k.skip(text)
@@ -174,7 +174,7 @@ func (s *jsonScanner) value(record bool) error {
 			}
 			return nil
 		case skipUnclear:
-			return s.unclear()
+			return s.newLayoutError()
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// content describes a line.
-type content struct {
+// lineInfo describes a line.
+type lineInfo struct {
 	starts bool   // a node begins on it; otherwise it is blank, a comment, or continues a scalar
 	dash   bool   // the node is an element of a list
 	column int    // of the first character that is not a space
@@ -17,11 +17,11 @@ type content struct {
 	empty  bool   // nothing follows the key or the last dash
 }
 
-// lines parses YAML in block style line by line, only as far as needed to know which lines
+// lineParser parses YAML in block style line by line, only as far as needed to know which lines
 // begin a node, at which column, and where scalars of several lines end. It does not
 // understand collections in flow style, unless they are empty, anchors, aliases, tags,
 // explicit keys, directives, further documents, and tabs in place of spaces.
-type lines struct {
+type lineParser struct {
 	begun bool // there was content
 	// The last node follows a key or a dash at column parent. Everything further to the
 	// right belongs to it: if it is a scalar, any line is its text; if nothing followed,
@@ -33,17 +33,17 @@ type lines struct {
 
 // read classifies a line, which is given without its line break. It returns false if it
 // does not understand the line.
-func (l *lines) read(line []byte) (c content, sure bool) {
+func (l *lineParser) read(line []byte) (c lineInfo, sure bool) {
 	if n := len(line); n > 0 && line[n-1] == '\r' {
 		line = line[:n-1]
 	}
 	if l.quote != 0 {
-		end := closing(line, 0, l.quote)
+		end := closingQuote(line, 0, l.quote)
 		if end < 0 {
 			return c, true
 		}
 		l.quote = 0
-		return c, ends(line, end+1)
+		return c, onlyCommentFollows(line, end+1)
 	}
 	i := 0
 	for i < len(line) && line[i] == ' ' {
@@ -56,7 +56,7 @@ func (l *lines) read(line []byte) (c content, sure bool) {
 		return c, true
 	case line[i] == '#':
 		return c, true
-	case i == 0 && marker(line):
+	case i == 0 && isDocumentMarker(line):
 		sure = !l.begun && string(line) == "---"
 		l.begun = true
 		return c, sure
@@ -68,13 +68,13 @@ func (l *lines) read(line []byte) (c content, sure bool) {
 	return c, l.node(line, i, &c)
 }
 
-// marker reports whether a line that is not indented begins or ends a document.
-func marker(line []byte) bool {
+// isDocumentMarker reports whether a line that is not indented begins or ends a document.
+func isDocumentMarker(line []byte) bool {
 	return len(line) >= 3 && (string(line[:3]) == "---" || string(line[:3]) == "...") && (len(line) == 3 || line[3] == ' ' || line[3] == '\t')
 }
 
 // node reads dashes and a key from column i, and the value after them.
-func (l *lines) node(line []byte, i int, c *content) bool {
+func (l *lineParser) node(line []byte, i int, c *lineInfo) bool {
 	inner := !l.scalar && i > l.parent // it is the node that was still to come
 	parent := l.parent
 	for line[i] == '-' && (i+1 == len(line) || line[i+1] == ' ') {
@@ -83,7 +83,7 @@ func (l *lines) node(line []byte, i int, c *content) bool {
 		}
 		if i == len(line) || line[i] == '#' {
 			c.empty = true
-			return l.behind(parent, false)
+			return l.setParent(parent, false)
 		}
 	}
 	value, known := l.key(line, i, c)
@@ -101,7 +101,7 @@ func (l *lines) node(line []byte, i int, c *content) bool {
 
 // key finds a key at column i. It returns the column after its colon, or -1 if there is no
 // key, and false if it cannot tell.
-func (l *lines) key(line []byte, i int, c *content) (value int, sure bool) {
+func (l *lineParser) key(line []byte, i int, c *lineInfo) (value int, sure bool) {
 	if q := line[i]; q == '"' || q == '\'' {
 		return quotedKey(line, i, q, c)
 	}
@@ -129,8 +129,8 @@ func (l *lines) key(line []byte, i int, c *content) (value int, sure bool) {
 }
 
 // quotedKey is key for a quoted key.
-func quotedKey(line []byte, i int, q byte, c *content) (value int, sure bool) {
-	end := closing(line, i+1, q)
+func quotedKey(line []byte, i int, q byte, c *lineInfo) (value int, sure bool) {
+	end := closingQuote(line, i+1, q)
 	if end < 0 {
 		return -1, true
 	}
@@ -148,21 +148,21 @@ func quotedKey(line []byte, i int, q byte, c *content) (value int, sure bool) {
 }
 
 // value reads the value after a key or a dash at column parent.
-func (l *lines) value(line []byte, i, parent int, c *content) bool {
+func (l *lineParser) value(line []byte, i, parent int, c *lineInfo) bool {
 	for i < len(line) && line[i] == ' ' {
 		i++
 	}
 	if i == len(line) || line[i] == '#' && line[i-1] == ' ' {
 		c.empty = true
-		return l.behind(parent, false)
+		return l.setParent(parent, false)
 	}
 	end := l.inline(line, i)
-	return end >= 0 && ends(line, end) && l.behind(parent, true)
+	return end >= 0 && onlyCommentFollows(line, end) && l.setParent(parent, true)
 }
 
 // inline returns the column after the part of a value that is on the line, or -1 if it does
 // not understand the value.
-func (l *lines) inline(line []byte, i int) int {
+func (l *lineParser) inline(line []byte, i int) int {
 	switch b := line[i]; opens[b] {
 	case opensPlain:
 		return len(line)
@@ -171,7 +171,7 @@ func (l *lines) inline(line []byte, i int) int {
 			return len(line)
 		}
 	case opensQuoted:
-		if end := closing(line, i+1, b); end >= 0 {
+		if end := closingQuote(line, i+1, b); end >= 0 {
 			return end + 1
 		}
 		l.quote = b
@@ -186,7 +186,7 @@ func (l *lines) inline(line []byte, i int) int {
 	return -1
 }
 
-func (l *lines) behind(parent int, scalar bool) bool {
+func (l *lineParser) setParent(parent int, scalar bool) bool {
 	l.parent, l.scalar = parent, scalar
 	return true
 }
@@ -216,9 +216,9 @@ var opens = func() (t [256]byte) {
 	return t
 }()
 
-// closing returns the index of the quote that ends a quoted scalar whose text continues at
+// closingQuote returns the index of the quote that ends a quoted scalar whose text continues at
 // i, or -1 if the quote is not on the line.
-func closing(line []byte, i int, q byte) int {
+func closingQuote(line []byte, i int, q byte) int {
 	for i < len(line) {
 		n := bytes.IndexByte(line[i:], q)
 		if n < 0 {
@@ -244,8 +244,8 @@ func closing(line []byte, i int, q byte) int {
 	return -1
 }
 
-// ends reports whether nothing but a comment follows from column i.
-func ends(line []byte, i int) bool {
+// onlyCommentFollows reports whether nothing but a comment follows from column i.
+func onlyCommentFollows(line []byte, i int) bool {
 	at := i
 	for at < len(line) && line[at] == ' ' {
 		at++
@@ -259,14 +259,14 @@ func oddBreak(line []byte) bool {
 	if at := bytes.IndexByte(line, '\r'); at >= 0 && at != len(line)-2 {
 		return true
 	}
-	return !ascii(line) && (bytes.Contains(line, nextLine) || bytes.Contains(line, lineSeparator) || bytes.Contains(line, paragraphSeparator))
+	return !isASCII(line) && (bytes.Contains(line, nextLine) || bytes.Contains(line, lineSeparator) || bytes.Contains(line, paragraphSeparator))
 }
 
 var nextLine, lineSeparator, paragraphSeparator = []byte("\u0085"), []byte("\u2028"), []byte("\u2029")
 
-// ascii reports whether a line has ASCII characters only. It checks eight bytes at a time,
+// isASCII reports whether a line has ASCII characters only. It checks eight bytes at a time,
 // because for most lines of an index this check is the main cost.
-func ascii(line []byte) bool {
+func isASCII(line []byte) bool {
 	for ; len(line) >= 8; line = line[8:] {
 		if binary.NativeEndian.Uint64(line)&0x8080808080808080 != 0 {
 			return false

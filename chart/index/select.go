@@ -31,7 +31,7 @@ import (
 // [ErrRange] if want can never fit.
 func Select(entries iter.Seq2[Entry, error], want string) (Entry, error) {
 	within, invalid := semver.NewConstraint(cmp.Or(want, "*"))
-	s := selection{want: want, within: within}
+	s := selection{want: want, constraint: within}
 	for e, err := range entries {
 		if err != nil {
 			return Entry{}, err
@@ -46,7 +46,7 @@ func Select(entries iter.Seq2[Entry, error], want string) (Entry, error) {
 	case s.best.v != nil:
 		return s.best.Entry, nil
 	}
-	return Entry{}, s.missing()
+	return Entry{}, s.noMatchError()
 }
 
 // ErrRange marks the error about a want that is neither a version nor a range.
@@ -60,17 +60,17 @@ type candidate struct {
 
 // A selection tracks the best candidates while entries are added.
 type selection struct {
-	want   string
-	within *semver.Constraints // nil when want is no range
+	want       string
+	constraint *semver.Constraints // nil when want is no range
 
-	exact, best candidate // the best of each; v is nil while there is none
-	count       int
-	newest      []candidate // at most listed, the highest first
-	unstable    bool        // all so far are pre-releases
+	exact, best     candidate // the best of each; v is nil while there is none
+	count           int
+	newest          []candidate // at most listed, the highest first
+	onlyPrereleases bool        // all so far are pre-releases
 }
 
-// listed is the number of versions that an error names.
-const listed = 5
+// maxListed is the number of versions that an error names.
+const maxListed = 5
 
 func (s *selection) add(e Entry) {
 	v, err := parseVersion(e.Version)
@@ -81,25 +81,25 @@ func (s *selection) add(e Entry) {
 	if e.Version == s.want && (s.exact.v == nil || compare(c, s.exact) > 0) {
 		s.exact = c
 	}
-	s.unstable = v.Prerelease() != "" && (s.count == 0 || s.unstable)
+	s.onlyPrereleases = v.Prerelease() != "" && (s.count == 0 || s.onlyPrereleases)
 	s.count++
-	if s.within != nil && (s.best.v == nil || compare(c, s.best) > 0) && s.within.Check(v) {
+	if s.constraint != nil && (s.best.v == nil || compare(c, s.best) > 0) && s.constraint.Check(v) {
 		s.best = c
 	}
-	s.note(c)
+	s.addNewest(c)
 }
 
-// note keeps c when it is one of the newest versions.
-func (s *selection) note(c candidate) {
+// addNewest keeps c when it is one of the newest versions.
+func (s *selection) addNewest(c candidate) {
 	at, _ := slices.BinarySearchFunc(s.newest, c, func(a, b candidate) int { return compare(b, a) })
-	if at == listed || slices.ContainsFunc(s.newest, func(o candidate) bool { return o.Version == c.Version }) {
+	if at == maxListed || slices.ContainsFunc(s.newest, func(o candidate) bool { return o.Version == c.Version }) {
 		return
 	}
-	s.newest = slices.Insert(s.newest[:min(len(s.newest), listed-1)], at, candidate{Entry{Version: c.Version, Created: c.Created}, c.v})
+	s.newest = slices.Insert(s.newest[:min(len(s.newest), maxListed-1)], at, candidate{Entry{Version: c.Version, Created: c.Created}, c.v})
 }
 
-// missing returns the error that no entry fits.
-func (s *selection) missing() error {
+// noMatchError returns the error that no entry fits.
+func (s *selection) noMatchError() error {
 	if s.count == 0 {
 		return notFound("there is no chart of this name: look at its spelling")
 	}
@@ -108,7 +108,7 @@ func (s *selection) missing() error {
 		names = append(names, quote(c.Version))
 	}
 	text := fmt.Sprintf("no version is within %q: of %d the newest are %s", cmp.Or(s.want, "*"), s.count, strings.Join(names, ", "))
-	if s.unstable {
+	if s.onlyPrereleases {
 		text += "; they are pre-releases, which a range has only when it names one, for example >=0.0.0-0"
 	}
 	return notFound(text)

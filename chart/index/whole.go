@@ -22,14 +22,14 @@ const (
 	tagLimit    = 1000 // %TAG directives; the library compares each with all before it
 )
 
-// wholeTurn allows only one index at a time to be read whole, because that takes much
+// wholeMutex allows only one index at a time to be read whole, because that takes much
 // memory.
-var wholeTurn sync.Mutex
+var wholeMutex sync.Mutex
 
 // readWhole decodes an index, as one document, with the YAML library.
 func readWhole(r io.Reader, layout *layoutError, v *visitor) error {
-	wholeTurn.Lock()
-	defer wholeTurn.Unlock()
+	wholeMutex.Lock()
+	defer wholeMutex.Unlock()
 	var text bytes.Buffer
 	if _, err := text.ReadFrom(io.LimitReader(r, wholeLimit+1)); err != nil {
 		return err
@@ -37,14 +37,14 @@ func readWhole(r io.Reader, layout *layoutError, v *visitor) error {
 	switch {
 	case text.Len() > wholeLimit:
 		return fmt.Errorf("%w, and it is larger than the %d bytes that another layout may have", layout, wholeLimit)
-	case values(text.Bytes()) > wholeValues:
+	case estimateValues(text.Bytes()) > wholeValues:
 		return fmt.Errorf("%w, and it has more than the %d values that another layout may have", layout, wholeValues)
 	case bytes.Count(text.Bytes(), []byte("%TAG")) > tagLimit:
 		return fmt.Errorf("it has more than %d directives %%TAG", tagLimit)
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text.Bytes(), &doc); err != nil {
-		return errors.New(strings.ToValidUTF8(cut(strings.TrimPrefix(err.Error(), "yaml: ")), ""))
+		return errors.New(strings.ToValidUTF8(truncate(strings.TrimPrefix(err.Error(), "yaml: ")), ""))
 	}
 	if len(doc.Content) == 0 {
 		return errors.New("it is empty")
@@ -52,9 +52,9 @@ func readWhole(r io.Reader, layout *layoutError, v *visitor) error {
 	return (&document{v, wholeValues}).read(doc.Content[0])
 }
 
-// values estimates how many values a YAML text has: the result is at least a third of the
+// estimateValues estimates how many values a YAML text has: the result is at least a third of the
 // real number.
-func values(text []byte) (n int) {
+func estimateValues(text []byte) (n int) {
 	for i, c := range text {
 		switch c {
 		case '\n', '\r', ',', '[', '{':
@@ -75,16 +75,16 @@ type document struct {
 }
 
 func (d *document) read(root *yaml.Node) error {
-	err := pairs(root, "it is no mapping", func(key string, line int, value *yaml.Node) error {
+	err := eachPair(root, "it is no mapping", func(key string, line int, value *yaml.Node) error {
 		switch key {
 		case "entries":
-			d.known = true
+			d.fieldSeen = true
 			return d.charts(value)
 		case "apiVersion":
-			if !isText(target(value)) {
+			if !isText(resolveAlias(value)) {
 				return fmt.Errorf("line %d: field apiVersion must be a text", line)
 			}
-			d.apiVersion, d.known = true, true
+			d.apiVersion, d.fieldSeen = true, true
 		}
 		if key != "generated" {
 			d.add("field", value)
@@ -97,14 +97,14 @@ func (d *document) read(root *yaml.Node) error {
 	return err
 }
 
-// pairs calls do with each pair of a mapping. If n is not a mapping, the error is
+// eachPair calls do with each pair of a mapping. If n is not a mapping, the error is
 // otherwise.
-func pairs(n *yaml.Node, otherwise string, do func(key string, line int, value *yaml.Node) error) error {
-	if n = target(n); n.Kind != yaml.MappingNode {
+func eachPair(n *yaml.Node, otherwise string, do func(key string, line int, value *yaml.Node) error) error {
+	if n = resolveAlias(n); n.Kind != yaml.MappingNode {
 		return errors.New(otherwise)
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := target(n.Content[i])
+		key := resolveAlias(n.Content[i])
 		switch {
 		case key.Kind != yaml.ScalarNode:
 			return fmt.Errorf("line %d: a key must be a text", key.Line)
@@ -120,10 +120,10 @@ func pairs(n *yaml.Node, otherwise string, do func(key string, line int, value *
 
 // charts reads the field entries.
 func (d *document) charts(n *yaml.Node) error {
-	if isNull(target(n)) {
+	if isNull(resolveAlias(n)) {
 		return nil
 	}
-	return pairs(n, fmt.Sprintf("line %d: field entries must be a mapping of names to versions", n.Line), func(chart string, _ int, n *yaml.Node) error {
+	return eachPair(n, fmt.Sprintf("line %d: field entries must be a mapping of names to versions", n.Line), func(chart string, _ int, n *yaml.Node) error {
 		if !d.chart(chart) {
 			return nil
 		}
@@ -132,7 +132,7 @@ func (d *document) charts(n *yaml.Node) error {
 		}
 		if n.Kind != yaml.SequenceNode {
 			if d.add(chart, n); !isNull(n) {
-				d.oddity(chart, n.Line, errNoList)
+				d.malformed(chart, n.Line, errNoList)
 			}
 			return nil
 		}
@@ -140,7 +140,7 @@ func (d *document) charts(n *yaml.Node) error {
 			if i == versionLimit {
 				return tooManyVersions(element.Line, chart)
 			}
-			v := version{line: target(element).Line}
+			v := version{line: resolveAlias(element).Line}
 			v.read(element, &d.left)
 			d.add(chart, element)
 			if err := d.version(chart, v); err != nil {

@@ -86,7 +86,7 @@ func (p *program) runDiff(ctx context.Context, f *sourceFlags, args []string) er
 // shown returns an argument. If it is a URL, credentials are removed.
 func shown(arg string) string {
 	if strings.Contains(arg, "://") {
-		return redact.Query(redact.Password(arg))
+		return redact.RedactIfQuery(redact.WithoutPassword(arg))
 	}
 	return arg
 }

@@ -172,7 +172,7 @@ func (f *hookFlags) hookAt(args []string) (rollout.Secrets, error) {
 	}
 	u, err := url.Parse(args[0])
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, usage("%q is no URL with http or https; webhooks of a Canary need -f", redact.Password(args[0]))
+		return nil, usage("%q is no URL with http or https; webhooks of a Canary need -f", redact.WithoutPassword(args[0]))
 	}
 	f.hook.Name, f.hook.URL = u.Hostname(), args[0]
 	access, err := readKeys(keyFile{"bearer-token-file", f.bearer, "bearerToken"}, keyFile{"hmac-key-file", f.hmac, "hmacKey"})

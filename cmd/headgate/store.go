@@ -54,7 +54,7 @@ func (f *serverFlags) bounded(ctx context.Context) (context.Context, context.Can
 func (p *program) connect(f *serverFlags, variable, fallback string) (c api.Client, err error) {
 	c.Base = cmp.Or(f.server, p.getenv(variable), fallback)
 	if c.Base != "" && !strings.HasPrefix(c.Base, "http://") && !strings.HasPrefix(c.Base, "https://") {
-		return c, usage("--server %q is no URL with http or https", redact.Password(c.Base))
+		return c, usage("--server %q is no URL with http or https", redact.WithoutPassword(c.Base))
 	}
 	certificates, err := f.tlsFlags.read()
 	token, err2 := readKeys(keyFile{"token-file", f.token, "token"})

@@ -86,8 +86,8 @@ func join(path, field string) string {
 	return path + "." + field
 }
 
-// wanted maps the kinds of Go values to the kinds of nodes.
-var wanted = map[reflect.Kind]Kind{
+// nodeKinds maps the kinds of Go values to the kinds of nodes.
+var nodeKinds = map[reflect.Kind]Kind{
 	reflect.Struct: Map, reflect.Map: Map, reflect.Slice: List, reflect.String: Text,
 	reflect.Bool: Bool, reflect.Int: Number, reflect.Int64: Number, reflect.Float64: Number,
 }
@@ -98,20 +98,20 @@ func (d *Decoder) value(n *Node, v reflect.Value, p yamlPath, rule Rule) {
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
 	}
-	kind := wanted[v.Kind()]
+	kind := nodeKinds[v.Kind()]
 	switch into := v.Addr().Interface().(type) {
 	case *json.RawMessage:
-		*into, _ = json.Marshal(n.plain()) // numbers have the form of JSON
+		*into, _ = json.Marshal(n.jsonValue()) // numbers have the form of JSON
 		return
 	case encoding.TextUnmarshaler:
 		kind = Text
 	}
-	if n.word && kind == Bool {
+	if n.yaml11Bool && kind == Bool {
 		n = &Node{Kind: Bool, Text: strconv.FormatBool(strings.ContainsAny(n.Text[:1], "yY") || strings.EqualFold(n.Text, "on"))}
 	}
 	var err error
 	switch {
-	case kind == Text && n.word:
+	case kind == Text && n.yaml11Bool:
 		d.add(p, "must be a string, but this word is a boolean in YAML: put it in quotes")
 	case kind == Text && (n.Kind == Number || n.Kind == Bool):
 		d.add(p, "must be a string, not %s: put it in quotes", n.Kind)
@@ -213,7 +213,7 @@ func (d *Decoder) structure(n *Node, v reflect.Value, p yamlPath) {
 			d.Warnings.Note(&Error{Field: at.at, Line: at.line, Err: fmt.Errorf("%s", rule.Warning)})
 			d.Retired = append(d.Retired, Retired{at.rule, at.at, f.Value})
 		case !known && rule.Shape == nil && !rule.Ignored:
-			d.add(at, "unknown field%s", fields.meant(f.Name))
+			d.add(at, "unknown field%s", fields.suggestion(f.Name))
 		}
 	}
 	for _, name := range fields.Required {
@@ -234,8 +234,8 @@ type Fields struct {
 	Required []string // neither omitempty nor omitzero
 }
 
-// meant names the field that differs from name in case only.
-func (s *Fields) meant(name string) string {
+// suggestion names the field that differs from name in case only.
+func (s *Fields) suggestion(name string) string {
 	for known := range s.Index {
 		if strings.EqualFold(known, name) {
 			return ": did you mean " + known + "?"
@@ -244,12 +244,12 @@ func (s *Fields) meant(name string) string {
 	return ""
 }
 
-// structs caches the fields of struct types.
-var structs sync.Map
+// fieldsCache caches the fields of struct types.
+var fieldsCache sync.Map
 
 // FieldsOf returns the fields of a struct type, including those of embedded structs.
 func FieldsOf(t reflect.Type) *Fields {
-	if known, ok := structs.Load(t); ok {
+	if known, ok := fieldsCache.Load(t); ok {
 		return known.(*Fields)
 	}
 	out := &Fields{Index: make(map[string][]int)}
@@ -262,6 +262,6 @@ func FieldsOf(t reflect.Type) *Fields {
 			out.Required = append(out.Required, name)
 		}
 	}
-	structs.Store(t, out)
+	fieldsCache.Store(t, out)
 	return out
 }

@@ -53,7 +53,7 @@ const (
 
 // A Stream reads the documents of one file. It collects their defects, up to [MaxErrors].
 type Stream struct {
-	// Skipped counts the documents that are not objects, and those passed to Other.
+	// Skipped counts the documents that are not objects, and those passed to Skip.
 	Skipped int
 	Others  []Other // the first [MaxErrors] of them
 
@@ -91,9 +91,9 @@ func (s *Stream) Fail(n *Node, object, format string, args ...any) {
 	s.Note(&Error{File: s.File, Document: s.Number, Line: n.Line, Object: object, Err: fmt.Errorf(format, args...)})
 }
 
-// Place adds the location to findings about n, which is in the document being read, and
+// Locate adds the location to findings about n, which is in the document being read, and
 // sorts them by line.
-func (s *Stream) Place(found *Findings, n *Node, object string) []error {
+func (s *Stream) Locate(found *Findings, n *Node, object string) []error {
 	for _, e := range found.Errors {
 		e.File, e.Document = s.File, s.Number
 		if e.Line == 0 {
@@ -101,14 +101,14 @@ func (s *Stream) Place(found *Findings, n *Node, object string) []error {
 		}
 	}
 	slices.SortStableFunc(found.Errors, func(a, b *Error) int { return cmp.Compare(a.Line, b.Line) })
-	return found.Of(object)
+	return found.ErrorsFor(object)
 }
 
-// Warn completes warnings as Place does. For a stream it returns at most [MaxErrors], and
+// Warn completes warnings as Locate does. For a stream it returns at most [MaxErrors], and
 // then one that says that there are more: objects that share a body by alias multiply
 // warnings.
 func (s *Stream) Warn(found *Findings, n *Node, object string) []error {
-	out := s.Place(found, n, object)
+	out := s.Locate(found, n, object)
 	room := MaxErrors - s.warned
 	if s.warned += len(out); s.warned <= MaxErrors || room < 0 {
 		return out[:max(min(len(out), room), 0)]
@@ -117,8 +117,8 @@ func (s *Stream) Warn(found *Findings, n *Node, object string) []error {
 	return append(out[:room], &Error{File: s.File, Err: fmt.Errorf("more than %d warnings: the rest is not shown", MaxErrors)})
 }
 
-// full reports whether there are too many defects to continue, and notes this once.
-func (s *Stream) full() bool {
+// tooManyDefects reports whether there are too many defects to continue, and notes this once.
+func (s *Stream) tooManyDefects() bool {
 	if len(s.errs) <= MaxErrors {
 		return false
 	}
@@ -153,7 +153,7 @@ func (s *Stream) Documents() iter.Seq[*Node] {
 				} else if !yield(n) {
 					return
 				}
-				if s.full() {
+				if s.tooManyDefects() {
 					return
 				}
 			}
@@ -218,7 +218,7 @@ func (s *Stream) walk(n *Node, of *Object, yield func(Object) bool) bool {
 	}
 	apiVersion, kind := n.StringAt("apiVersion"), n.StringAt("kind")
 	if apiVersion == "" || kind == "" {
-		s.other(n, apiVersion, kind)
+		s.skipNonObject(n, apiVersion, kind)
 		return true
 	}
 	group, version, found := strings.Cut(apiVersion, "/")
@@ -250,9 +250,9 @@ func (s *Stream) walk(n *Node, of *Object, yield func(Object) bool) bool {
 	return true
 }
 
-// other skips a document that is not an object, such as a values file. A document that
+// skipNonObject skips a document that is not an object, such as a values file. A document that
 // looks like an object but lacks apiVersion or kind is a defect.
-func (s *Stream) other(n *Node, apiVersion, kind string) {
+func (s *Stream) skipNonObject(n *Node, apiVersion, kind string) {
 	object := func(n *Node) bool { return n.At("kind") != nil && n.At("apiVersion") != nil }
 	metadata := n.At("metadata") != nil
 	switch {
@@ -267,7 +267,7 @@ func (s *Stream) other(n *Node, apiVersion, kind string) {
 	case metadata && n.At("spec") != nil:
 		s.Fail(n, "", "apiVersion and kind are required, as a string")
 	default:
-		s.Other(Object{Node: n})
+		s.Skip(Object{Node: n})
 	}
 }
 
@@ -296,8 +296,8 @@ func (o Other) String() string {
 	return printable(fmt.Sprintf("%s:%d %s", o.File, o.Line, shorten(what, maxObject)))
 }
 
-// Other counts a skipped document. It describes the first [MaxErrors] of them in Others.
-func (s *Stream) Other(o Object) {
+// Skip counts a skipped document. It describes the first [MaxErrors] of them in Others.
+func (s *Stream) Skip(o Object) {
 	if s.Skipped++; s.Skipped > MaxErrors {
 		return
 	}
@@ -318,21 +318,21 @@ type Known struct {
 	Kinds          []string
 }
 
-// Near returns what the author of an unknown object probably meant: a kind or a group that
+// Suggest returns what the author of an unknown object probably meant: a kind or a group that
 // differs in at most two letters, a kind without its group, or one with only the end of its
 // group. It returns "" if the object is of another kind.
-func Near(o Object, known []Known) string {
+func Suggest(o Object, known []Known) string {
 	for _, k := range known {
 		kind := slices.Contains(k.Kinds, o.Type)
 		switch {
 		case o.Group == k.Group && !kind:
 			for _, name := range k.Kinds {
-				if near(strings.ToLower(o.Type), strings.ToLower(name)) {
+				if isSimilar(strings.ToLower(o.Type), strings.ToLower(name)) {
 					return "kind " + name
 				}
 			}
 		case o.Group == k.Group && o.Version != k.Version,
-			o.Group != "" && o.Group != k.Group && near(o.Group, k.Group),
+			o.Group != "" && o.Group != k.Group && isSimilar(o.Group, k.Group),
 			kind && o.Group == "" && k.Group != "",
 			kind && strings.Contains(o.Group, ".") && strings.HasSuffix(k.Group, "."+o.Group):
 			return "apiVersion " + Object{Group: k.Group, Version: k.Version}.APIVersion()
@@ -341,8 +341,8 @@ func Near(o Object, known []Known) string {
 	return ""
 }
 
-// near reports whether a and b differ in at most two letters.
-func near(a, b string) bool {
+// isSimilar reports whether a and b differ in at most two letters.
+func isSimilar(a, b string) bool {
 	const most = 2
 	return max(len(a), len(b))-min(len(a), len(b)) <= most && Distance(a, b) <= most
 }
@@ -407,7 +407,7 @@ func DecodeAll[T any](file string, r io.Reader, k Manifest, check func(*T, *Find
 		d.Adopt(&broken)
 		switch {
 		case len(d.Errors) > 0:
-			s.Note(s.Place(&d.Findings, o.Node, name)...)
+			s.Note(s.Locate(&d.Findings, o.Node, name)...)
 		case seen[name]:
 			s.Fail(o.Node, name, "there is another of this name: rename one")
 		default:

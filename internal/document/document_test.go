@@ -75,7 +75,7 @@ func decode(text string) (things []*thing, errs, warnings string, skipped int) {
 		v := new(thing)
 		dec := &document.Decoder{Rules: rules}
 		dec.Decode(o.Node, v, "")
-		s.Note(s.Place(&dec.Findings, o.Node, o.Name("Thing", "default"))...)
+		s.Note(s.Locate(&dec.Findings, o.Node, o.Name("Thing", "default"))...)
 		warned = append(warned, s.Warn(&dec.Warnings, o.Node, o.Name("Thing", "default"))...)
 		things = append(things, v)
 	}

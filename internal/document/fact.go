@@ -13,9 +13,9 @@ import (
 
 // A Fact is a statement about one field of a kind, in a table of such statements.
 type Fact struct {
-	At    string // path of the value that is checked, such as spec.items[].name
-	Field string // below At, the field that errors name; "" for the value itself
-	Must  []Must // requirements on the value, in order
+	At    string        // path of the value that is checked, such as spec.items[].name
+	Field string        // below At, the field that errors name; "" for the value itself
+	Must  []Requirement // requirements on the value, in order
 
 	Default  any                // value of a missing field; nil for none
 	Only     string             // the only version that has the field; "" for all versions
@@ -25,9 +25,9 @@ type Fact struct {
 	Warning  string             // about such a field
 }
 
-// A Must is one requirement on a value. If Required, Refused and Schema are all zero, only
+// A Requirement is one requirement on a value. If Required, Refused and Schema are all zero, only
 // Go code can check it.
-type Must struct {
+type Requirement struct {
 	When     []Condition                             // the requirement applies if all of them hold
 	Required bool                                    // the value must be set
 	Refused  bool                                    // the value must not be set
@@ -56,8 +56,8 @@ func isSet(v reflect.Value) bool {
 	return !v.IsZero() && (v.Kind() != reflect.Slice || v.Len() > 0)
 }
 
-// judge returns what is wrong with a value of the object, or nil.
-func (m *Must) judge(object, v reflect.Value) error {
+// violation returns what is wrong with a value of the object, or nil.
+func (m *Requirement) violation(object, v reflect.Value) error {
 	set := isSet(v)
 	if v.Kind() == reflect.Pointer && !set && !m.Required || m.Required && set || m.Refused && !set ||
 		slices.ContainsFunc(m.When, func(c Condition) bool { return !c.holds(object) }) {
@@ -76,8 +76,8 @@ func (m *Must) judge(object, v reflect.Value) error {
 }
 
 // Check returns a requirement that a value satisfies if check returns nil for it.
-func Check[T any](check func(T) error) Must {
-	return Must{Check: func(_, v reflect.Value) error {
+func Check[T any](check func(T) error) Requirement {
+	return Requirement{Check: func(_, v reflect.Value) error {
 		if reflect.TypeFor[T]().Kind() == reflect.Pointer {
 			v = v.Addr()
 		}
@@ -120,7 +120,7 @@ func (f *Findings) Examine(v any, facts []Fact, before ...*Findings) {
 				if len(f.Errors) > maxFindings || slices.ContainsFunc(before, named) {
 					break // Note would drop more
 				}
-				f.Check(at, fact.Must[i].judge(object, v.Value))
+				f.Check(at, fact.Must[i].violation(object, v.Value))
 			}
 		}
 	}
@@ -141,18 +141,20 @@ func Fill(v any, facts []Fact) {
 	}
 }
 
-// A Located is a field of an object, with its path.
-type Located struct {
+// A LocatedField is a field of an object, with its path.
+type LocatedField struct {
 	reflect.Value
 	Path string
 }
 
 // At returns the fields of object at a path, such as spec.items[].name.
-func At(object reflect.Value, path string) []Located { return Located{Value: object}.at(path) }
+func At(object reflect.Value, path string) []LocatedField {
+	return LocatedField{Value: object}.at(path)
+}
 
-func (l Located) at(path string) (all []Located) {
+func (l LocatedField) at(path string) (all []LocatedField) {
 	if path == "" {
-		return []Located{l}
+		return []LocatedField{l}
 	}
 	v := l.Value
 	if v.Kind() == reflect.Pointer {
@@ -167,12 +169,12 @@ func (l Located) at(path string) (all []Located) {
 	if !known {
 		panic("document: no field " + join(l.Path, name)) // a mistake in a table, not in a document
 	}
-	field := Located{v.FieldByIndex(index), join(l.Path, name)}
+	field := LocatedField{v.FieldByIndex(index), join(l.Path, name)}
 	if !list {
 		return field.at(path)
 	}
 	for i := range field.Len() {
-		all = append(all, Located{field.Index(i), field.Path + "[" + strconv.Itoa(i) + "]"}.at(path)...)
+		all = append(all, LocatedField{field.Index(i), field.Path + "[" + strconv.Itoa(i) + "]"}.at(path)...)
 	}
 	return all
 }
@@ -193,7 +195,7 @@ func CheckName(name string) error {
 	switch {
 	case name == "":
 		return errors.New("is required")
-	case !Subdomain(name):
+	case !IsSubdomain(name):
 		return fmt.Errorf("%s is no name: write at most 253 lower-case letters, digits, '-' and '.', "+
 			"with a letter or digit at both ends", Quote(name))
 	}
@@ -209,8 +211,8 @@ func CheckNamespace(name string) error {
 	return nil
 }
 
-// Subdomain reports whether name has the form of a DNS name in lower case.
-func Subdomain(name string) bool { return len(name) <= 253 && subdomainForm.MatchString(name) }
+// IsSubdomain reports whether name has the form of a DNS name in lower case.
+func IsSubdomain(name string) bool { return len(name) <= 253 && subdomainForm.MatchString(name) }
 
 // DurationForm is the form of time spans.
 const DurationForm = `^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`

@@ -83,7 +83,7 @@ func (f *Findings) Note(e *Error) {
 // above or below it.
 func (f *Findings) About(field string) bool {
 	return slices.ContainsFunc(f.Errors, func(e *Error) bool {
-		return e.Field == field || below(e.Field, field) || below(field, e.Field)
+		return e.Field == field || isBelow(e.Field, field) || isBelow(field, e.Field)
 	})
 }
 
@@ -97,14 +97,14 @@ func (f *Findings) Adopt(rules *Findings) {
 	}
 }
 
-// below reports whether the field at path is inside the one at parent.
-func below(path, parent string) bool {
+// isBelow reports whether the field at path is inside the one at parent.
+func isBelow(path, parent string) bool {
 	rest, found := strings.CutPrefix(path, parent)
 	return found && rest != "" && (rest[0] == '.' || rest[0] == '[')
 }
 
-// Of returns the findings as errors about the object called name.
-func (f *Findings) Of(name string) []error {
+// ErrorsFor returns the findings as errors about the object called name.
+func (f *Findings) ErrorsFor(name string) []error {
 	var out []error
 	for _, e := range f.Errors {
 		e.Object = name

@@ -25,7 +25,7 @@ type Node struct {
 	Fields []Field
 	Items  []*Node
 
-	word bool // a string that YAML 1.1 reads as a boolean, such as yes
+	yaml11Bool bool // a string that YAML 1.1 reads as a boolean, such as yes
 }
 
 // A Field is one field of a mapping.
@@ -88,15 +88,15 @@ func (n *Node) lineOf(path string, line int) int {
 		path = strings.TrimSuffix(rest, "]")
 	}
 	for _, f := range n.Fields {
-		if path != "" && (path == f.Name || below(path, f.Name)) {
+		if path != "" && (path == f.Name || isBelow(path, f.Name)) {
 			return f.Value.lineOf(path[len(f.Name):], f.Line)
 		}
 	}
 	return line
 }
 
-// plain returns the value in a form for package json to encode.
-func (n *Node) plain() any {
+// jsonValue returns the value in a form for package json to encode.
+func (n *Node) jsonValue() any {
 	switch n.Kind {
 	case Null:
 		return nil
@@ -109,13 +109,13 @@ func (n *Node) plain() any {
 	case List:
 		list := make([]any, len(n.Items))
 		for i, item := range n.Items {
-			list[i] = item.plain()
+			list[i] = item.jsonValue()
 		}
 		return list
 	}
 	fields := make(map[string]any, len(n.Fields))
 	for _, f := range n.Fields {
-		fields[f.Name] = f.Value.plain()
+		fields[f.Name] = f.Value.jsonValue()
 	}
 	return fields
 }
@@ -320,7 +320,7 @@ func (n *Node) scalar(y *yaml.Node) error {
 	}
 	n.Kind, n.Text = kind, y.Value
 	if kind == Text {
-		n.word = y.Style == 0 && oldBool.MatchString(y.Value)
+		n.yaml11Bool = y.Style == 0 && oldBool.MatchString(y.Value)
 	} else if kind == Bool || kind == Number && !jsonNumber.MatchString(n.Text) {
 		var v any
 		err := y.Decode(&v)

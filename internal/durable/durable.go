@@ -24,7 +24,7 @@ func Replace(file string, data []byte) error {
 
 // ReplaceIn is like [Replace] for a file below root. It creates missing directories.
 func ReplaceIn(root *os.Root, name string, data []byte) error {
-	temp := Temp(name)
+	temp := TempName(name)
 	root.Remove(temp) // left by a killed process
 	var f *os.File
 	err := InDir(root, path.Dir(name), func() (err error) {
@@ -58,9 +58,9 @@ func InDir(root *os.Root, dir string, do func() error) (err error) {
 	return err
 }
 
-// Temp returns the name of the temporary file that [ReplaceIn] writes. It is always the same for a file,
+// TempName returns the name of the temporary file that [ReplaceIn] writes. It is always the same for a file,
 // so that crashes leave at most one.
-func Temp(name string) string { return path.Join(path.Dir(name), "."+path.Base(name)) }
+func TempName(name string) string { return path.Join(path.Dir(name), "."+path.Base(name)) }
 
 // SyncUp syncs the entries of a directory below root, and of all its parent directories up to root, to disk.
 func SyncUp(root *os.Root, dir string) error {

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// NoSpace reports whether err means that the volume, or the quota of the user on it, is full.
-func NoSpace(err error) bool {
+// IsNoSpace reports whether err means that the volume, or the quota of the user on it, is full.
+func IsNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// NoSpace reports whether err means that the volume, or the quota of the user on it, is full.
-func NoSpace(err error) bool {
+// IsNoSpace reports whether err means that the volume, or the quota of the user on it, is full.
+func IsNoSpace(err error) bool {
 	return errors.Is(err, windows.ERROR_HANDLE_DISK_FULL) || errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)
 }
 

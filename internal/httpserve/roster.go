@@ -108,7 +108,7 @@ func readCallers(name string, content []byte, lists map[string]List) ([]caller, 
 			}
 		}
 		d.Adopt(&v.defects)
-		stream.Note(stream.Place(&d.Findings, n, "")...)
+		stream.Note(stream.Locate(&d.Findings, n, "")...)
 		warnings = stream.Warn(&v.warnings, n, "")
 	}
 	if err := stream.Err(); err != nil {

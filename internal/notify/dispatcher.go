@@ -254,7 +254,7 @@ func (r *Refusal) Unwrap() error { return r.Err }
 // retryable reports whether another attempt may succeed, and returns the delay that the receiver asks for.
 func retryable(err error) (again bool, after time.Duration) {
 	if r, ok := errors.AsType[*Refusal](err); ok {
-		return retry.Status(r.Code), r.After
+		return retry.IsRetryable(r.Code), r.After
 	}
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	return !untrusted, 0

@@ -142,7 +142,7 @@ func TestCheck(t *testing.T) {
 		change(w)
 		var found document.Findings
 		w.Check(&found)
-		got := fmt.Sprint(errors.Join(found.Of("")...))
+		got := fmt.Sprint(errors.Join(found.ErrorsFor("")...))
 		if want == "" && got != "<nil>" || !strings.HasPrefix(got, want) || strings.Contains(got, "hunter2") {
 			t.Errorf("%s, want %s", got, want)
 		}

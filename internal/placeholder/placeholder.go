@@ -59,17 +59,17 @@ func (l *Language) Expand(text string, data any, functions template.FuncMap) (st
 	if err != nil || t.Tree == nil {
 		return "", err
 	}
-	var out bounded
+	var out boundedBuilder
 	if err := t.Funcs(functions).Execute(&out, data); err != nil {
 		return "", errors.New(strings.TrimPrefix(err.Error(), "template: "))
 	}
 	return out.String(), nil
 }
 
-// bounded keeps at most Max bytes.
-type bounded struct{ strings.Builder }
+// boundedBuilder keeps at most Max bytes.
+type boundedBuilder struct{ strings.Builder }
 
-func (b *bounded) Write(p []byte) (int, error) {
+func (b *boundedBuilder) Write(p []byte) (int, error) {
 	if b.Len()+len(p) > Max {
 		return 0, fmt.Errorf("the text becomes longer than %d KiB", Max>>10)
 	}
@@ -88,7 +88,7 @@ func (g *grammar) node(n parse.Node) error {
 		if n == nil {
 			return nil
 		}
-		return each(n.Nodes, g.node)
+		return firstError(n.Nodes, g.node)
 	case *parse.ActionNode:
 		return g.node(n.Pipe)
 	case *parse.IfNode:
@@ -97,11 +97,11 @@ func (g *grammar) node(n parse.Node) error {
 		if len(n.Decl) > 0 {
 			return g.refuse(n)
 		}
-		return each(n.Cmds, func(c *parse.CommandNode) error {
+		return firstError(n.Cmds, func(c *parse.CommandNode) error {
 			if args := c.Args; len(args) > 2 && calls(args[0], "index") && calls(args[1], g.Maps...) {
-				return each(args[2:], g.node)
+				return firstError(args[2:], g.node)
 			}
-			return each(c.Args, g.node)
+			return firstError(c.Args, g.node)
 		})
 	case *parse.ChainNode:
 		if calls(n.Node, g.Maps...) {
@@ -134,8 +134,8 @@ func (g *grammar) refuse(n parse.Node) error {
 	return fmt.Errorf("%s: %s is not for %s: %s", at, what, g.Name, g.Hint)
 }
 
-// each returns the first error of f, or nil.
-func each[T any](all []T, f func(T) error) error {
+// firstError returns the first error of f, or nil.
+func firstError[T any](all []T, f func(T) error) error {
 	for _, one := range all {
 		if err := f(one); err != nil {
 			return err

@@ -66,10 +66,10 @@ func String(text string, secrets ...string) string {
 // checks before the regular expressions find out cheaply.
 func maskPatterns(text string) string {
 	if strings.Contains(text, "://") {
-		text = urlText.ReplaceAllStringFunc(text, sparing(maskURL))
+		text = urlText.ReplaceAllStringFunc(text, exceptPunctuation(maskURL))
 	}
 	if strings.Contains(text, "?") {
-		text = queryText.ReplaceAllStringFunc(text, sparing(maskQuery))
+		text = queryText.ReplaceAllStringFunc(text, exceptPunctuation(maskQuery))
 	}
 	if strings.Contains(text, "invalid port") {
 		text = port.ReplaceAllString(text, `${1}"`+Mask+`"`)
@@ -86,21 +86,21 @@ func maskPatterns(text string) string {
 // Excerpt returns the beginning of a text that a server sent, for an error: redacted by
 // [String], and at most about limit bytes long.
 func Excerpt(text string, limit int, secrets ...string) string {
-	text = Tail(text[:min(len(text), 4*limit)], secrets...)
+	text = MaskPartialEnd(text[:min(len(text), 4*limit)], secrets...)
 	if text = strings.TrimSpace(String(text, secrets...)); len(text) > limit {
 		text = strings.ToValidUTF8(text[:limit], "") + "…"
 	}
 	return text
 }
 
-// Tail returns text, which may have been cut anywhere, without the beginning of a secret at
+// MaskPartialEnd returns text, which may have been cut anywhere, without the beginning of a secret at
 // its end.
-func Tail(text string, secrets ...string) string {
+func MaskPartialEnd(text string, secrets ...string) string {
 	longest := 0
-	for _, f := range formsOf(secrets) {
+	for _, f := range allForms(secrets) {
 		for n := min(3*len(f.text), len(text)); n >= shortest && n > longest; n-- { // with a line break after each byte
 			end := text[len(text)-n:]
-			if whole, more := prefix(f, end); more || whole == n {
+			if whole, more := matchPrefix(f, end); more || whole == n {
 				longest = n
 			}
 		}
@@ -111,9 +111,9 @@ func Tail(text string, secrets ...string) string {
 	return text[:len(text)-longest] + Mask
 }
 
-// sparing applies mask to s without the punctuation at its end, which belongs to the
+// exceptPunctuation applies mask to s without the punctuation at its end, which belongs to the
 // sentence around it.
-func sparing(mask func(string) string) func(string) string {
+func exceptPunctuation(mask func(string) string) func(string) string {
 	return func(s string) string {
 		trimmed := strings.TrimRight(s, ".,:;)]}")
 		return mask(trimmed) + s[len(trimmed):]
@@ -222,10 +222,10 @@ func clean(text string) string {
 	}, strings.Join(lines, "; "))
 }
 
-// Password returns an address without its password. For http and https, a user without a
+// WithoutPassword returns an address without its password. For http and https, a user without a
 // password is a token and removed too. An address that is not a URL is redacted by
 // [String].
-func Password(address string) string {
+func WithoutPassword(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return String(address)
@@ -240,8 +240,8 @@ func Password(address string) string {
 	return address
 }
 
-// Query returns an address redacted by [String] if it has a query, and otherwise unchanged.
-func Query(address string) string {
+// RedactIfQuery returns an address redacted by [String] if it has a query, and otherwise unchanged.
+func RedactIfQuery(address string) string {
 	if strings.Contains(address, "?") {
 		return String(address)
 	}

@@ -117,7 +117,7 @@ func TestSecretsWithMarks(t *testing.T) {
 	}
 }
 
-func TestTail(t *testing.T) {
+func TestMaskPartialEnd(t *testing.T) {
 	for text, want := range map[string]string{
 		"say tok3":            "say ***",
 		"say tok3n-":          "say ***",
@@ -131,7 +131,7 @@ func TestTail(t *testing.T) {
 		"":                    "",
 		"tok3n-more tok3n-mo": "tok3n-more ***",
 	} {
-		testenv.Equal(t, redact.Tail(text, "tok3n-more", "", "/what/is/it"), want, text)
+		testenv.Equal(t, redact.MaskPartialEnd(text, "tok3n-more", "", "/what/is/it"), want, text)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestBase64OverLines(t *testing.T) {
 				}
 			}
 			cut := lines.String()[:lines.Len()/2]
-			if joined := strings.NewReplacer("\r", "", "\n", "").Replace(redact.Tail(cut, canary)); len(joined) > 12 {
+			if joined := strings.NewReplacer("\r", "", "\n", "").Replace(redact.MaskPartialEnd(cut, canary)); len(joined) > 12 {
 				t.Errorf("lines of %d that end in %q, cut: %q", width, end, joined)
 			}
 		}

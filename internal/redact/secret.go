@@ -19,9 +19,9 @@ type form struct {
 	wraps bool // it may continue on the next line, as base64 does
 }
 
-// formsOf returns the forms of all secrets, the longest first, so that a secret is not
+// allForms returns the forms of all secrets, the longest first, so that a secret is not
 // masked in part by another one inside it.
-func formsOf(secrets []string) []form {
+func allForms(secrets []string) []form {
 	var all []form
 	for _, secret := range secrets {
 		all = append(all, forms(secret)...)
@@ -32,9 +32,9 @@ func formsOf(secrets []string) []form {
 	return slices.CompactFunc(all, func(a, b form) bool { return a.text == b.text })
 }
 
-// prefix returns the length of the form at the beginning of text, or 0. more reports that
+// matchPrefix returns the length of the form at the beginning of text, or 0. more reports that
 // text ends within the form.
-func prefix[T string | []byte](f form, text T) (n int, more bool) {
+func matchPrefix[T string | []byte](f form, text T) (n int, more bool) {
 	if len(text) == 0 || text[0] != f.text[0] {
 		return 0, false
 	}
@@ -86,7 +86,7 @@ func wordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) ||
 var percent = regexp.MustCompile(`%[0-9A-F]{2}`)
 
 // XML has names for quotation marks that HTML did not have.
-var named = strings.NewReplacer("&#34;", "&quot;", "&#39;", "&apos;")
+var xmlEntities = strings.NewReplacer("&#34;", "&quot;", "&#39;", "&apos;")
 
 // forms returns the forms of one secret.
 func forms(secret string) []form {
@@ -105,7 +105,7 @@ func forms(secret string) []form {
 	quoted, _ := json.Marshal(secret) // a string always marshals
 	list = append(list, strings.Trim(strconv.Quote(secret), `"`), strings.Trim(string(quoted), `"`))
 	markup := html.EscapeString(secret)
-	list = append(list, markup, named.Replace(markup), strings.ReplaceAll(secret, "'", `'\''`))
+	list = append(list, markup, xmlEntities.Replace(markup), strings.ReplaceAll(secret, "'", `'\''`))
 	for _, escaped := range []string{url.QueryEscape(secret), url.PathEscape(secret)} {
 		list = append(list, escaped, percent.ReplaceAllStringFunc(escaped, strings.ToLower))
 	}
@@ -118,7 +118,7 @@ func forms(secret string) []form {
 	}
 	for shift := range 3 {
 		for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-			if digits := within(enc, secret, shift); len(digits) >= 8 {
+			if digits := base64Digits(enc, secret, shift); len(digits) >= 8 {
 				all = append(all, form{digits, true})
 			}
 		}
@@ -126,9 +126,9 @@ func forms(secret string) []form {
 	return all
 }
 
-// within returns the base64 digits that depend on secret alone if shift bytes (modulo
+// base64Digits returns the base64 digits that depend on secret alone if shift bytes (modulo
 // three) precede it, whatever follows.
-func within(enc *base64.Encoding, secret string, shift int) string {
+func base64Digits(enc *base64.Encoding, secret string, shift int) string {
 	digits := enc.EncodeToString([]byte(strings.Repeat("\x00", shift) + secret))
 	from := (shift*8 + 5) / 6
 	to := (shift + len(secret)) * 8 / 6

@@ -8,22 +8,22 @@ import "unicode/utf8"
 // line break after each byte. Secrets that overlap become one mask. A nil Stream has no
 // secrets and returns each piece unchanged.
 type Stream struct {
-	all   []form            // the longest first
-	by    map[uint16][]form // by their first two bytes
-	begin [1 << 10]uint64   // a bit for each key of by
-	held  []byte
-	inner int    // bytes at the beginning of held that are masked already
-	last  []byte // at most four bytes before held
-	out   []byte
+	all        []form            // the longest first
+	byPrefix   map[uint16][]form // by their first two bytes
+	prefixBits [1 << 10]uint64   // a bit for each key of by
+	held       []byte
+	heldMasked int    // bytes at the beginning of held that are masked already
+	last       []byte // at most four bytes before held
+	out        []byte
 }
 
 // NewStream returns a stream that masks secrets, or nil if there are none.
 func NewStream(secrets ...string) *Stream {
-	all := formsOf(secrets)
+	all := allForms(secrets)
 	if len(all) == 0 {
 		return nil
 	}
-	s := &Stream{all: all, by: map[uint16][]form{}}
+	s := &Stream{all: all, byPrefix: map[uint16][]form{}}
 	for _, f := range all {
 		if len(f.text) == 1 {
 			for second := range 1 << 8 {
@@ -42,8 +42,8 @@ func NewStream(secrets ...string) *Stream {
 
 func (s *Stream) index(f form, second byte) {
 	key := uint16(f.text[0])<<8 | uint16(second)
-	s.by[key] = append(s.by[key], f)
-	s.begin[key>>6] |= 1 << (key & 63)
+	s.byPrefix[key] = append(s.byPrefix[key], f)
+	s.prefixBits[key>>6] |= 1 << (key & 63)
 }
 
 // Next returns the masked text that is certain after piece. The result is valid until the
@@ -63,11 +63,11 @@ func (s *Stream) mask(piece []byte, final bool) []byte {
 		text = s.held
 	}
 	s.out = s.out[:0]
-	at, masked := 0, s.inner // text before masked is covered by a mask
-	plain := masked          // text from here on is not in out yet
+	at, masked := 0, s.heldMasked // text before masked is covered by a mask
+	plain := masked               // text from here on is not in out yet
 	for ; at < len(text); at++ {
 		if at+1 < len(text) {
-			if key := uint16(text[at])<<8 | uint16(text[at+1]); s.begin[key>>6]&(1<<(key&63)) == 0 {
+			if key := uint16(text[at])<<8 | uint16(text[at+1]); s.prefixBits[key>>6]&(1<<(key&63)) == 0 {
 				continue
 			}
 		}
@@ -101,7 +101,7 @@ func (s *Stream) put(text []byte, at, masked, plain int) []byte {
 		s.out = append(s.out, out...)
 		out = s.out
 	}
-	s.held, s.inner = append(s.held[:0], text[at:]...), max(0, masked-at)
+	s.held, s.heldMasked = append(s.held[:0], text[at:]...), max(0, masked-at)
 	return out
 }
 
@@ -110,10 +110,10 @@ func (s *Stream) put(text []byte, at, masked, plain int) []byte {
 func (s *Stream) match(text []byte, at, masked int, final bool) (n int, more bool) {
 	rest, candidates := text[at:], s.all
 	if len(rest) > 1 {
-		candidates = s.by[uint16(rest[0])<<8|uint16(rest[1])]
+		candidates = s.byPrefix[uint16(rest[0])<<8|uint16(rest[1])]
 	}
 	for _, f := range candidates {
-		whole, within := prefix(f, rest)
+		whole, within := matchPrefix(f, rest)
 		switch {
 		case within && !final:
 			return 0, true
@@ -125,7 +125,7 @@ func (s *Stream) match(text []byte, at, masked int, final bool) (n int, more boo
 			if !final && !utf8.FullRune(after) {
 				return 0, true
 			}
-			if next, _ := utf8.DecodeRune(after); !wordRune(next) && !wordRune(s.before(text, at, masked)) {
+			if next, _ := utf8.DecodeRune(after); !wordRune(next) && !wordRune(s.runeBefore(text, at, masked)) {
 				return whole, false
 			}
 		}
@@ -133,8 +133,8 @@ func (s *Stream) match(text []byte, at, masked int, final bool) (n int, more boo
 	return 0, false
 }
 
-// before returns the rune before text[at].
-func (s *Stream) before(text []byte, at, masked int) rune {
+// runeBefore returns the rune before text[at].
+func (s *Stream) runeBefore(text []byte, at, masked int) rune {
 	if masked > 0 && masked >= at {
 		return '*'
 	}

@@ -22,9 +22,9 @@ func After(header http.Header, now time.Time) (after time.Duration, given bool) 
 	return max(at.Sub(now), 0).Round(time.Second), true
 }
 
-// Status reports whether another attempt may succeed after a response with this status:
+// IsRetryable reports whether another attempt may succeed after a response with this status:
 // 429, and from 500 on except 501.
-func Status(code int) bool {
+func IsRetryable(code int) bool {
 	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError && code != http.StatusNotImplemented
 }
 

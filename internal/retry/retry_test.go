@@ -23,8 +23,8 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-func TestStatus(t *testing.T) {
+func TestIsRetryable(t *testing.T) {
 	for code, want := range map[int]bool{200: false, 308: false, 400: false, 408: false, 425: false, 429: true, 499: false, 500: true, 501: false, 502: true, 503: true, 504: true, 505: true, 599: true} {
-		testenv.Equal(t, retry.Status(code), want, code)
+		testenv.Equal(t, retry.IsRetryable(code), want, code)
 	}
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/headgate-io/headgate/source/schema"
 )
 
-// Texts returns the JSON Schema of each kind and version by KIND/VERSION, and that of all kinds by /VERSION.
-func Texts(t testing.TB) map[string][]byte {
+// SchemaTexts returns the JSON Schema of each kind and version by KIND/VERSION, and that of all kinds by /VERSION.
+func SchemaTexts(t testing.TB) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
 	for _, k := range slices.Concat(source.Kinds(source.Group), source.Kinds(source.GeneratorGroup), []source.Kind{{Versions: []string{source.V1, source.V1Beta2}}}) {
@@ -37,11 +37,11 @@ func Texts(t testing.TB) map[string][]byte {
 	return all
 }
 
-// Compile returns the schemas of [Texts], compiled.
+// Compile returns the schemas of [SchemaTexts], compiled.
 func Compile(t testing.TB) map[string]*jsonschema.Schema {
 	t.Helper()
 	all := map[string]*jsonschema.Schema{}
-	for name, text := range Texts(t) {
+	for name, text := range SchemaTexts(t) {
 		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 		c := jsonschema.NewCompiler()
 		c.AssertFormat()
@@ -88,7 +88,7 @@ func goOnly(kind string, text []byte, err error) bool {
 	source.Default(obj)
 	var facts []document.Fact
 	for _, f := range source.Facts(kind) {
-		f.Must = slices.DeleteFunc(slices.Clone(f.Must), func(m document.Must) bool { return m.Schema != nil || m.Required || m.Refused })
+		f.Must = slices.DeleteFunc(slices.Clone(f.Must), func(m document.Requirement) bool { return m.Schema != nil || m.Required || m.Refused })
 		if len(f.Must) > 0 {
 			facts = append(facts, f)
 		}
@@ -177,14 +177,14 @@ func poolOf(path string) pool {
 // Random makes documents. A seed always makes the same ones.
 type Random struct{ *rand.Rand }
 
-func (r Random) one(texts []string) string { return texts[r.IntN(len(texts))] }
+func (r Random) pick(texts []string) string { return texts[r.IntN(len(texts))] }
 
 func (r Random) text(path string) string {
 	p := poolOf(path)
 	if r.IntN(40) == 0 {
-		return r.one(p.bad)
+		return r.pick(p.bad)
 	}
-	return r.one(p.good)
+	return r.pick(p.good)
 }
 
 // value returns a value of a type, or sometimes one of another.
@@ -254,8 +254,8 @@ func (r Random) Document(k source.Kind, version string) map[string]any {
 	if version == source.GeneratorVersion {
 		groups = []string{source.GeneratorGroup}
 	}
-	doc["apiVersion"] = r.one(groups) + "/" + version
-	doc["kind"] = r.one([]string{k.Name, k.Spelling})
+	doc["apiVersion"] = r.pick(groups) + "/" + version
+	doc["kind"] = r.pick([]string{k.Name, k.Spelling})
 	if version != source.V1Beta2 {
 		return doc
 	}

@@ -39,7 +39,7 @@ func Get(ctx context.Context, secrets func(ctx context.Context, namespace, name 
 	}
 	data, err := secrets(ctx, namespace, name)
 	if err != nil {
-		return r, Unreadable("secret "+r.Name, err)
+		return r, ReadError("secret "+r.Name, err)
 	}
 	r.Data = data
 	return r, nil
@@ -74,9 +74,9 @@ func (r Reader) Text(keys []string) (string, error) {
 	}
 }
 
-// Unreadable returns err with subject in front, unless err begins with subject. subject is
+// ReadError returns err with subject in front, unless err begins with subject. subject is
 // what cannot be read, such as secret default/login.
-func Unreadable(subject string, err error) error {
+func ReadError(subject string, err error) error {
 	if rest, found := strings.CutPrefix(err.Error(), subject); found && (strings.HasPrefix(rest, " ") || strings.HasPrefix(rest, ":")) {
 		return err
 	}

@@ -12,11 +12,11 @@ import (
 // system's, and the client certificate. In each list of keys, the first key with a value
 // counts.
 func (r Reader) TLS(caKeys, certKeys, keyKeys []string) (*tls.Config, error) {
-	pool, err := r.pool(caKeys)
+	pool, err := r.certPool(caKeys)
 	if err != nil {
 		return nil, err
 	}
-	pair, err := r.pair(certKeys, keyKeys)
+	pair, err := r.clientCertificate(certKeys, keyKeys)
 	if err != nil || pool == nil && pair == nil {
 		return nil, err
 	}
@@ -27,9 +27,9 @@ func (r Reader) TLS(caKeys, certKeys, keyKeys []string) (*tls.Config, error) {
 	return c, nil
 }
 
-// pool returns the system's CAs and those of r, nil if r has none. Like the system's own
+// certPool returns the system's CAs and those of r, nil if r has none. Like the system's own
 // bundles, that of r may contain certificates that cannot be parsed.
-func (r Reader) pool(keys []string) (*x509.CertPool, error) {
+func (r Reader) certPool(keys []string) (*x509.CertPool, error) {
 	ca, key := r.Value(keys)
 	if ca == nil {
 		return nil, nil
@@ -49,8 +49,8 @@ func (r Reader) pool(keys []string) (*x509.CertPool, error) {
 	return nil, r.Problem(key, "holds no certificate that can be parsed: %v", err)
 }
 
-// pair returns the client certificate of r, nil if it has none.
-func (r Reader) pair(certKeys, keyKeys []string) (*tls.Certificate, error) {
+// clientCertificate returns the client certificate of r, nil if it has none.
+func (r Reader) clientCertificate(certKeys, keyKeys []string) (*tls.Certificate, error) {
 	cert, certKey := r.Value(certKeys)
 	key, keyKey := r.Value(keyKeys)
 	switch {

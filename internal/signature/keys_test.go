@@ -60,8 +60,8 @@ func content(t testing.TB, armored []byte) []byte {
 	return b
 }
 
-// without returns a key without its revocations.
-func without(t testing.TB, key []byte) []byte {
+// withoutRevocations returns a key without its revocations.
+func withoutRevocations(t testing.TB, key []byte) []byte {
 	t.Helper()
 	list, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(key))
 	must(t, err)
@@ -93,9 +93,9 @@ func TestKeys(t *testing.T) {
 		"SSH without end of line":        {map[string][]byte{"a.sshpub": bytes.TrimSpace(sshEd)}, "ssh-ed25519", ""},
 		"both":                           {map[string][]byte{"a.asc": ed, "b.sshpub": sshRSA}, "pgp-ed25519 ssh-rsa", ""},
 		"the same key twice":             {map[string][]byte{"a.asc": ed, "b.asc": join(ed, subkey, subkey)}, "pgp-ed25519 pgp-subkey", ""},
-		"before it was revoked":          {map[string][]byte{"a": without(t, revoked)}, "pgp-revoked", ""},
-		"a copy is revoked":              {map[string][]byte{"a": without(t, revoked), "b.asc": revoked}, "", "pgp-revoked: is revoked"},
-		"a copy is revoked, other order": {map[string][]byte{"a.asc": revoked, "b": without(t, revoked)}, "", "pgp-revoked: is revoked"},
+		"before it was revoked":          {map[string][]byte{"a": withoutRevocations(t, revoked)}, "pgp-revoked", ""},
+		"a copy is revoked":              {map[string][]byte{"a": withoutRevocations(t, revoked), "b.asc": revoked}, "", "pgp-revoked: is revoked"},
+		"a copy is revoked, other order": {map[string][]byte{"a.asc": revoked, "b": withoutRevocations(t, revoked)}, "", "pgp-revoked: is revoked"},
 	} {
 		keys, err := signature.Parse(c.entries)
 		if err != nil {

@@ -90,7 +90,7 @@ func parse(entries map[string][]byte, sshSuffix, want string) (*Keys, error) {
 			add = k.addSSH
 		}
 		err := errPrivate
-		if !private.Match(data) {
+		if !privateKeyLine.Match(data) {
 			err = add(data)
 		}
 		if err != nil {
@@ -106,8 +106,8 @@ func parse(entries map[string][]byte, sshSuffix, want string) (*Keys, error) {
 	return k, nil
 }
 
-// private matches the line that begins a private key of any sort.
-var private = regexp.MustCompile(`(?m)^-----BEGIN [A-Z0-9 ]*PRIVATE KEY`)
+// privateKeyLine matches the line that begins a private key of any sort.
+var privateKeyLine = regexp.MustCompile(`(?m)^-----BEGIN [A-Z0-9 ]*PRIVATE KEY`)
 
 var (
 	errPrivate  = errors.New("holds a private key, which must stay with its owner: put the public key there, and replace this one if others could read it")

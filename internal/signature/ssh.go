@@ -119,19 +119,19 @@ func readSSH(signature []byte) (env envelope, key ssh.PublicKey, sig *ssh.Signat
 	if err = ssh.Unmarshal(env.Signature, sig); err != nil {
 		return env, nil, nil, err
 	}
-	if wants := restOf(key); len(sig.Rest) != wants {
+	if wants := trailerSize(key); len(sig.Rest) != wants {
 		return env, nil, nil, fmt.Errorf("%d bytes follow it, want %d", len(sig.Rest), wants)
 	}
 	return env, key, sig, nil
 }
 
-// touched is the flag of a security key that a person touched it.
-const touched = 1
+// userPresence is the flag of a security key that a person touched it.
+const userPresence = 1
 
 func isSecurityKey(key ssh.PublicKey) bool { return strings.HasPrefix(key.Type(), "sk-") }
 
-// restOf returns how many bytes follow a signature by key: security keys add flags and a counter.
-func restOf(key ssh.PublicKey) int {
+// trailerSize returns how many bytes follow a signature by key: security keys add flags and a counter.
+func trailerSize(key ssh.PublicKey) int {
 	if isSecurityKey(key) {
 		return 5
 	}
@@ -154,7 +154,7 @@ func (k *Keys) checkSSH(env envelope, key ssh.PublicKey, sig *ssh.Signature) err
 		return fmt.Errorf("the signature is too weak or not supported: format %.40q of a key of type %s", sig.Format, key.Type())
 	case !slices.ContainsFunc(k.ssh, func(trusted ssh.PublicKey) bool { return bytes.Equal(trusted.Marshal(), key.Marshal()) }):
 		return errors.New("it is none of the trusted keys")
-	case isSecurityKey(key) && sig.Rest[0]&touched == 0:
+	case isSecurityKey(key) && sig.Rest[0]&userPresence == 0:
 		return errors.New("it was made without a touch of the security key")
 	}
 	if c, is := key.(ssh.CryptoPublicKey); is {

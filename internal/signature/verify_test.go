@@ -33,8 +33,8 @@ func parse(t testing.TB, entries ...string) *signature.Keys {
 	return keys
 }
 
-// refused checks the error of a verification.
-func refused(t *testing.T, name string, keys *signature.Keys, payload, sig []byte, at time.Time, want string) {
+// requireRefused checks the error of a verification.
+func requireRefused(t *testing.T, name string, keys *signature.Keys, payload, sig []byte, at time.Time, want string) {
 	t.Helper()
 	signer, err := keys.Verify(payload, sig, at)
 	if err == nil || signer != "" || !regexp.MustCompile(want).MatchString(err.Error()) {
@@ -71,7 +71,7 @@ func TestTime(t *testing.T) {
 		entry := c.key + map[string]string{"pgp": ".asc", "ssh": ".sshpub"}[c.key[:3]]
 		payload, sig := commit(t, c.key)
 		if c.want != "" {
-			refused(t, c.key+" at "+c.at, parse(t, entry), payload, sig, at(c.at), c.want)
+			requireRefused(t, c.key+" at "+c.at, parse(t, entry), payload, sig, at(c.at), c.want)
 		} else if _, err := parse(t, entry).Verify(payload, sig, at(c.at)); err != nil {
 			t.Errorf("%s at %s: %v", c.key, c.at, err)
 		}
@@ -138,7 +138,7 @@ func TestHostilePGP(t *testing.T) {
 		"of something else":    {other, "ID: it does not belong to this content"},
 	} {
 		want := strings.Replace(c.want, "ID", "[0-9A-F]{16}", 1)
-		refused(t, name, keys, payload, c.sig, now, want)
+		requireRefused(t, name, keys, payload, c.sig, now, want)
 	}
 	if _, err := keys.Verify(payload, bytes.ReplaceAll(sig, []byte("\n"), []byte("\r\n")), now); err != nil {
 		t.Errorf("lines that end as on Windows: %v", err)
@@ -165,7 +165,7 @@ func TestCriticalNotation(t *testing.T) {
 	must(t, errors.Join(sig.Serialize(w), w.Close(), e.Serialize(&key)))
 	keys, err := signature.Parse(map[string][]byte{"key": key.Bytes()})
 	must(t, err)
-	refused(t, "critical notation", keys, []byte("a"), armored.Bytes(), now, `it depends on the notation "for@example.com"`)
+	requireRefused(t, "critical notation", keys, []byte("a"), armored.Bytes(), now, `it depends on the notation "for@example.com"`)
 }
 
 // An sshsig holds the parts of an SSH signature; its zero value is a valid one.
@@ -265,7 +265,7 @@ func TestHostileSSH(t *testing.T) {
 		"security key, no flags": {sshsig{signer: ed, key: security}, `malformed: 0 bytes follow it, want 5`},
 		"stranger":               {sshsig{signer: sshSigner(t)}, `it is none of the trusted keys`},
 	} {
-		refused(t, name, keys, payload, c.s.armored(t, payload), now, c.want)
+		requireRefused(t, name, keys, payload, c.s.armored(t, payload), now, c.want)
 	}
 	good := sshsig{signer: ed}.armored(t, payload)
 	for name, sig := range map[string][]byte{
@@ -278,20 +278,20 @@ func TestHostileSSH(t *testing.T) {
 		"other end":       bytes.Replace(good, []byte("END SSH"), []byte("END PGP"), 1),
 		"only the header": []byte("-----BEGIN SSH SIGNATURE-----"),
 	} {
-		refused(t, name, keys, payload, sig, now, "SSH signature is malformed")
+		requireRefused(t, name, keys, payload, sig, now, "SSH signature is malformed")
 	}
-	refused(t, "other content", keys, []byte("tree 2\n"), good, now, "does not belong to this content")
+	requireRefused(t, "other content", keys, []byte("tree 2\n"), good, now, "does not belong to this content")
 	touch := sshsig{signer: ed, key: security, sig: append(ssh.Marshal(ssh.Signature{Format: "sk-ssh-ed25519@openssh.com", Blob: make([]byte, 64)}), 0, 0, 0, 0, 9)}
 	trusted, err := ssh.ParsePublicKey(security)
 	must(t, err)
 	if keys, err = signature.Parse(map[string][]byte{"a.sshpub": ssh.MarshalAuthorizedKey(trusted)}); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, "no touch", keys, payload, touch.armored(t, payload), now, "without a touch of the security key")
+	requireRefused(t, "no touch", keys, payload, touch.armored(t, payload), now, "without a touch of the security key")
 }
 
 // TestRealNamespace rejects a signature that ssh-keygen made for another purpose.
 func TestRealNamespace(t *testing.T) {
 	payload, sig := commit(t, "ssh-namespace")
-	refused(t, "namespace", parse(t, "ssh-namespace.sshpub"), payload, sig, now, `namespace "file", not for git`)
+	requireRefused(t, "namespace", parse(t, "ssh-namespace.sshpub"), payload, sig, now, `namespace "file", not for git`)
 }

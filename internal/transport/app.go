@@ -40,7 +40,7 @@ func IsApp(s source.Secret) bool { return len(s.Data[keyAppID]) > 0 || len(s.Dat
 // GitHubApp returns the app of a Secret. Its private key is RSA with at least
 // 1024 bits, as PEM of at most 16 KiB in the form of PKCS #1 or PKCS #8.
 func GitHubApp(name string, s source.Secret) (App, error) {
-	r := read(name, s)
+	r := newReader(name, s)
 	var app App
 	for _, f := range []struct {
 		key  string

@@ -11,15 +11,15 @@ import (
 
 // The keys of a Secret for buckets with provider azure (reference A10).
 const (
-	keyTenant      = "tenantId"
-	keyClient      = "clientId"
-	keyClientProof = "clientSecret"
-	keyClientCert  = "clientCertificate"
-	keyClientPass  = "clientCertificatePassword"
-	keyClientChain = "clientCertificateSendChain"
-	keyAuthority   = "authorityHost"
-	keyAccount     = "accountKey"
-	keySAS         = "sasKey"
+	keyTenant       = "tenantId"
+	keyClient       = "clientId"
+	keyClientSecret = "clientSecret"
+	keyClientCert   = "clientCertificate"
+	keyClientPass   = "clientCertificatePassword"
+	keyClientChain  = "clientCertificateSendChain"
+	keyAuthority    = "authorityHost"
+	keyAccount      = "accountKey"
+	keySAS          = "sasKey"
 )
 
 // An Azure holds the credentials of a Secret for a container. The first of the four
@@ -47,9 +47,9 @@ type Application struct {
 // AzureKeys returns the credentials of a Secret for provider azure. A key that has no
 // effect without others is an error if those are missing.
 func AzureKeys(name string, s source.Secret) (Azure, error) {
-	z, r := Azure{name: name}, read(name, s)
+	z, r := Azure{name: name}, newReader(name, s)
 	v := map[string]string{}
-	for _, key := range []string{keyTenant, keyClient, keyClientProof, keyClientPass, keyClientChain, keyAuthority, keySAS} {
+	for _, key := range []string{keyTenant, keyClient, keyClientSecret, keyClientPass, keyClientChain, keyAuthority, keySAS} {
 		text, err := r.Text([]string{key})
 		if err != nil {
 			return z, err
@@ -58,13 +58,13 @@ func AzureKeys(name string, s source.Secret) (Azure, error) {
 	}
 	v[keyClientCert] = string(s.Data[keyClientCert])
 	v[keyAccount] = strings.TrimRight(string(s.Data[keyAccount]), "\r\n")
-	if err := r.whole(v); err != nil {
+	if err := r.checkAzureKeys(v); err != nil {
 		return z, err
 	}
 	var err error
 	switch {
 	case v[keyTenant] != "":
-		z.Application = &Application{Tenant: v[keyTenant], Client: v[keyClient], Secret: v[keyClientProof]}
+		z.Application = &Application{Tenant: v[keyTenant], Client: v[keyClient], Secret: v[keyClientSecret]}
 		if z.Application.Secret == "" {
 			z.Application.Certificate, z.Application.Password = []byte(v[keyClientCert]), v[keyClientPass]
 			z.Application.Chain = v[keyClientChain] == "1" || v[keyClientChain] == "true"
@@ -72,12 +72,12 @@ func AzureKeys(name string, s source.Secret) (Azure, error) {
 	case v[keyClient] != "":
 		z.Managed = v[keyClient]
 	case v[keyAccount] != "":
-		z.Account, err = v[keyAccount], r.base64(keyAccount, v[keyAccount])
+		z.Account, err = v[keyAccount], r.checkBase64(keyAccount, v[keyAccount])
 	default:
-		z.SAS, err = strings.TrimPrefix(v[keySAS], "?"), r.signature(v[keySAS])
+		z.SAS, err = strings.TrimPrefix(v[keySAS], "?"), r.checkSAS(v[keySAS])
 	}
 	if err == nil && v[keyAuthority] != "" {
-		z.Authority, err = r.authority(v[keyAuthority])
+		z.Authority, err = r.parseAuthority(v[keyAuthority])
 	}
 	return z, err
 }
@@ -88,15 +88,15 @@ var azureNeeds = []struct {
 	key      string
 	all, any []string
 }{
-	{keyClientProof, []string{keyTenant, keyClient}, nil},
+	{keyClientSecret, []string{keyTenant, keyClient}, nil},
 	{keyClientCert, []string{keyTenant, keyClient}, nil},
-	{keyTenant, []string{keyClient}, []string{keyClientProof, keyClientCert}},
+	{keyTenant, []string{keyClient}, []string{keyClientSecret, keyClientCert}},
 	{keyClientPass, []string{keyClientCert}, nil},
 	{keyClientChain, []string{keyClientCert}, nil},
 }
 
-// whole checks that the Secret has one of the forms.
-func (r reader) whole(v map[string]string) error {
+// checkAzureKeys checks that the Secret has one of the forms.
+func (r reader) checkAzureKeys(v map[string]string) error {
 	absent := func(key string) bool { return v[key] == "" }
 	for _, n := range azureNeeds {
 		if absent(n.key) {
@@ -115,16 +115,16 @@ func (r reader) whole(v map[string]string) error {
 	return nil
 }
 
-func (r reader) base64(key, text string) error {
+func (r reader) checkBase64(key, text string) error {
 	if _, err := base64.StdEncoding.DecodeString(text); err != nil {
 		return r.Problem(key, "is not base64: copy the key of the storage account as it is")
 	}
 	return nil
 }
 
-// signature checks that text is the query of a shared access signature. It does not return
+// checkSAS checks that text is the query of a shared access signature. It does not return
 // the error of the parser, which would contain the text.
-func (r reader) signature(text string) error {
+func (r reader) checkSAS(text string) error {
 	q, err := url.ParseQuery(strings.TrimPrefix(text, "?"))
 	switch {
 	case err != nil:
@@ -135,7 +135,7 @@ func (r reader) signature(text string) error {
 	return nil
 }
 
-func (r reader) authority(text string) (*url.URL, error) {
+func (r reader) parseAuthority(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, r.Problem(keyAuthority, "is not the URL of an authority: it should read https://HOST/")

@@ -19,26 +19,26 @@ import (
 	"github.com/headgate-io/headgate/internal/zone"
 )
 
-// bound is a round tripper that sends its credentials to one origin only.
-type bound struct {
-	way    Config
-	origin string
-	header string          // value of Authorization, "" for none
-	own    bool            // the origin receives a client certificate
-	shared *http.Transport // for the origin, with shared connections; nil for none
+// originTransport is a round tripper that sends its credentials to one origin only.
+type originTransport struct {
+	config        Config
+	origin        string
+	header        string          // value of Authorization, "" for none
+	hasClientCert bool            // the origin receives a client certificate
+	shared        *http.Transport // for the origin, with shared connections; nil for none
 
-	mu     sync.Mutex
-	opened map[route]*http.Transport
+	mu         sync.Mutex
+	transports map[route]*http.Transport
 }
 
 // A route is how connections are made. A connection of one route is never used for another.
 type route struct {
-	own  bool // with the client certificate
-	from Zone // the widest zone of the servers that redirected
+	clientCert bool // with the client certificate
+	from       Zone // the widest zone of the servers that redirected
 }
 
-func newBound(c Config) *bound {
-	b := &bound{opened: map[route]*http.Transport{}}
+func newOriginTransport(c Config) *originTransport {
+	b := &originTransport{transports: map[route]*http.Transport{}}
 	if c.Origin != nil {
 		clean, auth := SplitUser(c.Origin)
 		if c.Auth != (Auth{}) {
@@ -50,58 +50,58 @@ func newBound(c Config) *bound {
 			c.Guard = NewNetworkGuard(clean, nil)
 		}
 	}
-	b.way = c
-	b.own = c.Origin != nil && c.TLS != nil && len(c.TLS.Certificates) > 0
+	b.config = c
+	b.hasClientCert = c.Origin != nil && c.TLS != nil && len(c.TLS.Certificates) > 0
 	// If another server named Origin, its connections are not shared: that others were
 	// allowed to open them says nothing about this client.
-	if c.Reuse != nil && c.Origin != nil && c.Guard.from == nil {
-		b.shared = c.shared(b.own)
+	if c.Reuse != nil && c.Origin != nil && c.Guard.namedBy == nil {
+		b.shared = c.sharedTransport(b.hasClientCert)
 	}
 	return b
 }
 
-// to returns the transport that sends req, whose step is s, and the request to send.
-func (b *bound) to(req *http.Request, s *step, mine bool) (*http.Transport, *http.Request) {
+// transportFor returns the transport that sends req, whose step is s, and the request to send.
+func (b *originTransport) transportFor(req *http.Request, s *hop, mine bool) (*http.Transport, *http.Request) {
 	if mine && b.header != "" {
 		req = req.Clone(req.Context())
 		req.Header.Set("Authorization", b.header)
 	}
-	r := route{from: s.sent.zone}
+	r := route{from: s.redirectedBy.zone}
 	if mine {
 		if b.shared != nil {
 			return b.shared, req
 		}
-		r = route{b.own, Link}
+		r = route{b.hasClientCert, Link}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.opened[r] == nil {
-		b.opened[r] = transport(b.way, r.own)
+	if b.transports[r] == nil {
+		b.transports[r] = newTransport(b.config, r.clientCert)
 	}
-	return b.opened[r], req
+	return b.transports[r], req
 }
 
 // RoundTrip implements [http.RoundTripper].
-func (b *bound) RoundTrip(req *http.Request) (*http.Response, error) {
-	s, stepped, err := b.way.step(req)
+func (b *originTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	s, stepped, err := b.config.beginHop(req)
 	if err != nil {
 		if req.Body != nil {
 			req.Body.Close()
 		}
 		return nil, err
 	}
-	mine := b.mine(req)
-	t, req := b.to(stepped, s, mine)
+	mine := b.isForOrigin(req)
+	t, req := b.transportFor(stepped, s, mine)
 	resp, err := t.RoundTrip(req)
-	if hint := s.asked.Load(); err != nil && hint != nil && req.Context().Err() == nil && !timedOut(err) {
+	if hint := s.certHint.Load(); err != nil && hint != nil && req.Context().Err() == nil && !timedOut(err) {
 		err = fmt.Errorf("%w: %s", err, *hint)
 	}
 	if err == nil && resp.StatusCode == http.StatusProxyAuthRequired && s.proxy != nil {
 		resp.Body.Close()
 		return nil, &ProxyError{s.proxy.Scheme + "://" + s.proxy.Host, resp.StatusCode}
 	}
-	if err == nil && mine && b.header != "" && b.way.Refused != nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden) {
-		b.way.Refused()
+	if err == nil && mine && b.header != "" && b.config.Refused != nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden) {
+		b.config.Refused()
 	}
 	return resp, err
 }
@@ -111,8 +111,8 @@ func timedOut(err error) bool {
 	return ok && e.Timeout()
 }
 
-// mine reports whether req goes to the bound origin and no redirect led it through another.
-func (b *bound) mine(req *http.Request) bool {
+// isForOrigin reports whether req goes to the bound origin and no redirect led it through another.
+func (b *originTransport) isForOrigin(req *http.Request) bool {
 	for r := req; ; r = r.Response.Request {
 		if b.origin == "" || origin.Of(r.URL) != b.origin {
 			return false
@@ -125,10 +125,10 @@ func (b *bound) mine(req *http.Request) bool {
 
 // CloseIdleConnections is called by [http.Client.CloseIdleConnections]. Shared connections
 // stay open.
-func (b *bound) CloseIdleConnections() {
+func (b *originTransport) CloseIdleConnections() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, t := range b.opened {
+	for _, t := range b.transports {
 		t.CloseIdleConnections()
 	}
 }
@@ -142,42 +142,42 @@ var (
 	LookupNetIP = net.DefaultResolver.LookupNetIP
 )
 
-// A step describes how one request is sent. It is in the context of the request: the dialer
+// A hop describes how one request is sent. It is in the context of the request: the dialer
 // finds it there, and so do, by way of the response, the requests that redirects lead to.
-type step struct {
-	way   *Config
-	host  string                 // of the request
-	sent  sender                 // that redirected to it
-	proxy *url.URL               // proxy that the request is sent to, nil for none
-	found atomic.Int64           // the zone of the server that answered
-	asked atomic.Pointer[string] // why a server that asked for a client certificate may have ended the connection
+type hop struct {
+	config       *Config
+	host         string                 // of the request
+	redirectedBy redirector             // that redirected to it
+	proxy        *url.URL               // proxy that the request is sent to, nil for none
+	answeredZone atomic.Int64           // the zone of the server that answered
+	certHint     atomic.Pointer[string] // why a server that asked for a client certificate may have ended the connection
 }
 
-// A sender redirected a request. Its host is "" for none.
-type sender struct {
+// A redirector redirected a request. Its host is "" for none.
+type redirector struct {
 	host string
 	zone Zone // the widest of all that redirected; redirects lead no further
 }
 
-type stepKey struct{}
+type hopKey struct{}
 
-func stepOf(ctx context.Context) *step {
-	s, _ := ctx.Value(stepKey{}).(*step)
+func hopOf(ctx context.Context) *hop {
+	s, _ := ctx.Value(hopKey{}).(*hop)
 	return s
 }
 
-// step begins a request: it chooses the proxy and, if there is one, judges the host by its
+// beginHop begins a request: it chooses the proxy and, if there is one, judges the host by its
 // name, since the proxy looks up the address itself.
-func (c *Config) step(req *http.Request) (*step, *http.Request, error) {
-	s := &step{way: c, host: req.URL.Hostname(), sent: sender{zone: Link}}
+func (c *Config) beginHop(req *http.Request) (*hop, *http.Request, error) {
+	s := &hop{config: c, host: req.URL.Hostname(), redirectedBy: redirector{zone: Link}}
 	for r := req; r.Response != nil && r.Response.Request != nil; r = r.Response.Request {
-		if before := stepOf(r.Response.Request.Context()); before != nil {
-			if at := Zone(before.found.Load()); s.sent.host == "" || at < s.sent.zone {
-				s.sent = sender{before.host, at}
+		if before := hopOf(r.Response.Request.Context()); before != nil {
+			if at := Zone(before.answeredZone.Load()); s.redirectedBy.host == "" || at < s.redirectedBy.zone {
+				s.redirectedBy = redirector{before.host, at}
 			}
 		}
 	}
-	ctx := context.WithValue(req.Context(), stepKey{}, s)
+	ctx := context.WithValue(req.Context(), hopKey{}, s)
 	if c.Proxy != nil {
 		var err error
 		if s.proxy, err = c.Proxy(req); err != nil {
@@ -187,28 +187,28 @@ func (c *Config) step(req *http.Request) (*step, *http.Request, error) {
 	if s.proxy == nil {
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 			if at, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String()); err == nil {
-				s.answers(zone.Of(at.Addr()))
+				s.recordZone(zone.Of(at.Addr()))
 			}
 		}})
 		return s, req.WithContext(ctx), nil
 	}
 	at := zone.OfHost(req.URL)
 	ip, _ := zone.Literal(s.host)
-	own := s.sent.host == s.host || c.Guard != nil && c.Guard.Is(s.host)
+	own := s.redirectedBy.host == s.host || c.Guard != nil && c.Guard.Is(s.host)
 	if !own && strings.ContainsFunc(s.host, func(r rune) bool { return r > unicode.MaxASCII }) {
 		at = Link // the proxy gets an ASCII form of the name, which may be any
 	}
-	if err := s.judge(ctx, at, ip); err != nil {
+	if err := s.checkZone(ctx, at, ip); err != nil {
 		return nil, nil, err
 	}
-	s.answers(at)
+	s.recordZone(at)
 	return s, req.WithContext(ctx), nil
 }
 
-// answers records the zone of the server that answered.
-func (s *step) answers(from Zone) {
-	s.found.Store(int64(from))
-	if f := s.way.Guard; f != nil && f.Is(s.host) {
+// recordZone records the zone of the server that answered.
+func (s *hop) recordZone(from Zone) {
+	s.answeredZone.Store(int64(from))
+	if f := s.config.Guard; f != nil && f.Is(s.host) {
 		f.Found(from)
 	}
 }
@@ -222,10 +222,10 @@ func (c *Config) Proxied(u *url.URL) bool {
 	return err != nil || proxy != nil
 }
 
-// judgeAddress judges an address for the request that needs the connection, unless it is
+// checkAddress judges an address for the request that needs the connection, unless it is
 // the address of a proxy. It is a ControlContext of [net.Dialer].
-func judgeAddress(ctx context.Context, _, address string, _ syscall.RawConn) error {
-	s := stepOf(ctx)
+func checkAddress(ctx context.Context, _, address string, _ syscall.RawConn) error {
+	s := hopOf(ctx)
 	if s == nil || s.proxy != nil {
 		return nil
 	}
@@ -233,5 +233,5 @@ func judgeAddress(ctx context.Context, _, address string, _ syscall.RawConn) err
 	if err != nil {
 		return err
 	}
-	return s.judge(ctx, zone.Of(at.Addr()), at.Addr())
+	return s.checkZone(ctx, zone.Of(at.Addr()), at.Addr())
 }

@@ -59,15 +59,15 @@ type Config struct {
 	HeaderTimeout    time.Duration // until the response header, after the request was sent; default 60s
 }
 
-// Outside returns the part of a Config that env determines.
-func Outside(env source.Env) Config {
+// ConfigFromEnv returns the part of a Config that env determines.
+func ConfigFromEnv(env source.Env) Config {
 	return Config{Proxy: env.Proxy, Networks: env.Networks, Reuse: env.Reuse}
 }
 
 // Client returns an HTTP client that follows the rules of this package. The caller ends
 // idle connections with CloseIdleConnections.
 func Client(c Config) *http.Client {
-	return &http.Client{Transport: newBound(c), CheckRedirect: checkRedirect}
+	return &http.Client{Transport: newOriginTransport(c), CheckRedirect: checkRedirect}
 }
 
 // errDowngrade refuses a redirect from https to http.
@@ -91,12 +91,12 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// transport returns the http.Transport of c. It presents the client certificate only if own
+// newTransport returns the http.Transport of c. It presents the client certificate only if own
 // is set, and even then not to a proxy.
-func transport(c Config, own bool) *http.Transport {
-	d := &net.Dialer{Timeout: cmp.Or(c.DialTimeout, dialTimeout), ControlContext: judgeAddress}
+func newTransport(c Config, own bool) *http.Transport {
+	d := &net.Dialer{Timeout: cmp.Or(c.DialTimeout, dialTimeout), ControlContext: checkAddress}
 	t := &http.Transport{
-		Proxy:                  func(req *http.Request) (*url.URL, error) { return stepOf(req.Context()).proxy, nil },
+		Proxy:                  func(req *http.Request) (*url.URL, error) { return hopOf(req.Context()).proxy, nil },
 		DialContext:            func(ctx context.Context, network, addr string) (net.Conn, error) { return Dial(d, ctx, network, addr) },
 		TLSClientConfig:        c.TLS.Clone(),
 		TLSHandshakeTimeout:    cmp.Or(c.HandshakeTimeout, handshakeTimeout),
@@ -113,22 +113,22 @@ func transport(c Config, own bool) *http.Transport {
 	case !own:
 		t.TLSClientConfig = withoutCertificate(c.TLS, "")
 	default:
-		keepFromProxy(t, c)
+		hideCertFromProxy(t, c)
 	}
-	t.TLSClientConfig.GetClientCertificate = present(t.TLSClientConfig.Certificates)
+	t.TLSClientConfig.GetClientCertificate = chooseCertificate(t.TLSClientConfig.Certificates)
 	return t
 }
 
-// present chooses a certificate as [tls.Config] does by default, and records that the
+// chooseCertificate chooses a certificate as [tls.Config] does by default, and records that the
 // server asked for one.
-func present(mine []tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	hint := noCertificate
+func chooseCertificate(mine []tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	hint := hintNoCertificate
 	if len(mine) > 0 {
-		hint = refusedCertificate
+		hint = hintCertificateRefused
 	}
 	return func(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		if s := stepOf(asked.Context()); s != nil {
-			s.asked.Store(&hint)
+		if s := hopOf(asked.Context()); s != nil {
+			s.certHint.Store(&hint)
 		}
 		for i := range mine {
 			if asked.SupportsCertificate(&mine[i]) == nil {
@@ -143,14 +143,14 @@ func present(mine []tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Cer
 // TLS 1.3 the server refuses after the handshake, and its reason is lost if the client is
 // still writing.
 const (
-	noCertificate      = "the server asks for a client certificate: give it one by tls.crt and tls.key in the Secret"
-	refusedCertificate = "the server asks for a client certificate and may not accept tls.crt of the Secret"
+	hintNoCertificate      = "the server asks for a client certificate: give it one by tls.crt and tls.key in the Secret"
+	hintCertificateRefused = "the server asks for a client certificate and may not accept tls.crt of the Secret"
 )
 
-// keepFromProxy makes t present its client certificate to the origin behind an https proxy,
+// hideCertFromProxy makes t present its client certificate to the origin behind an https proxy,
 // but not to the proxy: http.Transport has one setting for both. It calls DialTLSContext
 // only to reach the proxy.
-func keepFromProxy(t *http.Transport, c Config) {
+func hideCertFromProxy(t *http.Transport, c Config) {
 	if c.Proxy == nil {
 		return
 	}

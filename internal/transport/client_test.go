@@ -23,16 +23,16 @@ var must = testenv.Must
 
 func second[T any](_ T, err error) error { return err }
 
-// A host is a server that records the credentials that it receives.
-type host struct {
+// A recordingServer is a server that records the credentials that it receives.
+type recordingServer struct {
 	*httptest.Server
 	mu    sync.Mutex
 	shown []string // value of Authorization and common name of the certificate, of each request
 	proto string
 }
 
-func newHost(t *testing.T, ca *testenv.CA, answer http.HandlerFunc) *host {
-	h := &host{}
+func newRecordingServer(t *testing.T, ca *testenv.CA, answer http.HandlerFunc) *recordingServer {
+	h := &recordingServer{}
 	h.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who := ""
 		if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
@@ -57,9 +57,9 @@ func newHost(t *testing.T, ca *testenv.CA, answer http.HandlerFunc) *host {
 	return h
 }
 
-func (h *host) url() *url.URL { u, _ := url.Parse(h.URL); return u }
+func (h *recordingServer) url() *url.URL { u, _ := url.Parse(h.URL); return u }
 
-func (h *host) seen() string {
+func (h *recordingServer) seen() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return strings.Join(h.shown, "|")
@@ -89,10 +89,10 @@ func get(t *testing.T, c transport.Config, url string) (int, error) {
 
 func TestAuthIsShownToItsOriginOnly(t *testing.T) {
 	basic := "Basic YWxpY2U6czNjcmV0"
-	foreign := newHost(t, nil, ok)
-	var back *host
-	bounce := newHost(t, nil, redirect(func() string { return back.URL + "/end" }))
-	own := newHost(t, nil, func(w http.ResponseWriter, r *http.Request) {
+	foreign := newRecordingServer(t, nil, ok)
+	var back *recordingServer
+	bounce := newRecordingServer(t, nil, redirect(func() string { return back.URL + "/end" }))
+	own := newRecordingServer(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/foreign":
 			http.Redirect(w, r, foreign.URL, http.StatusFound)
@@ -140,12 +140,12 @@ func TestAuthIsShownToItsOriginOnly(t *testing.T) {
 }
 
 func TestCallersHeadersStayAtTheirOrigin(t *testing.T) {
-	foreign := newHost(t, nil, func(w http.ResponseWriter, r *http.Request) {
+	foreign := newRecordingServer(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range []string{"Cookie", "Referer"} {
 			testenv.Equal(t, r.Header.Get(name), "", "%s shown to a foreign host", name)
 		}
 	})
-	own := newHost(t, nil, redirect(func() string { return foreign.URL }))
+	own := newRecordingServer(t, nil, redirect(func() string { return foreign.URL }))
 	client := transport.Client(transport.Config{})
 	defer client.CloseIdleConnections()
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, own.URL+"/?token=mine", nil)
@@ -162,7 +162,7 @@ func TestCallersHeadersStayAtTheirOrigin(t *testing.T) {
 func TestTLS(t *testing.T) {
 	ca, unknown := testenv.NewCA(t), testenv.NewCA(t)
 	cert, key := ca.Client("alice")
-	own := newHost(t, ca, ok)
+	own := newRecordingServer(t, ca, ok)
 	mutual := httptest.NewUnstartedServer(http.HandlerFunc(ok))
 	mutual.Config.ErrorLog = log.New(io.Discard, "", 0)
 	mutual.TLS = ca.ServerConfig(true)
@@ -209,8 +209,8 @@ func TestCertificateIsShownToItsOriginOnly(t *testing.T) {
 	cert, key := ca.Client("alice")
 	c, err := transport.CertTLS("s", secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)))
 	must(t, err)
-	foreign := newHost(t, ca, ok)
-	own := newHost(t, ca, redirect(func() string { return foreign.URL }))
+	foreign := newRecordingServer(t, ca, ok)
+	own := newRecordingServer(t, ca, redirect(func() string { return foreign.URL }))
 	must(t, second(get(t, transport.Config{Origin: own.url(), TLS: c, Auth: transport.Auth{Bearer: "t"}}, own.URL)))
 	if own.seen() != "Bearer t alice" || foreign.seen() != "" || len(foreign.shown) != 1 {
 		t.Errorf("origin was shown %q, foreign host %q", own.seen(), foreign.seen())
@@ -220,11 +220,11 @@ func TestCertificateIsShownToItsOriginOnly(t *testing.T) {
 func TestRedirectPolicy(t *testing.T) {
 	ca := testenv.NewCA(t)
 	trust := &tls.Config{RootCAs: ca.Pool()}
-	plain := newHost(t, nil, ok)
-	down := newHost(t, ca, redirect(func() string { return plain.URL }))
-	up := newHost(t, nil, redirect(func() string { return newHost(t, ca, ok).URL }))
-	var loop *host
-	loop = newHost(t, nil, redirect(func() string { return loop.URL }))
+	plain := newRecordingServer(t, nil, ok)
+	down := newRecordingServer(t, ca, redirect(func() string { return plain.URL }))
+	up := newRecordingServer(t, nil, redirect(func() string { return newRecordingServer(t, ca, ok).URL }))
+	var loop *recordingServer
+	loop = newRecordingServer(t, nil, redirect(func() string { return loop.URL }))
 	if _, err := get(t, transport.Config{TLS: trust}, down.URL); err == nil || !strings.Contains(err.Error(), "redirect from https to http refused") || len(plain.shown) > 0 {
 		t.Errorf("downgrade: %v", err)
 	}
@@ -254,7 +254,7 @@ func TestEachPhaseIsBounded(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s := newHost(t, nil, func(w http.ResponseWriter, r *http.Request) {
+	s := newRecordingServer(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).Flush()
 		cancel()
 		<-r.Context().Done()
@@ -270,7 +270,7 @@ func TestEachPhaseIsBounded(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("body: %v", err)
 	}
-	huge := newHost(t, nil, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X", strings.Repeat("x", 1<<20)) })
+	huge := newRecordingServer(t, nil, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X", strings.Repeat("x", 1<<20)) })
 	if _, err := get(t, transport.Config{}, huge.URL); err == nil || !strings.Contains(err.Error(), "exceeded") {
 		t.Errorf("huge header: %v", err)
 	}
@@ -295,8 +295,8 @@ func proxyName(c testenv.Proxy) string {
 	return c.Scheme
 }
 
-// use returns the proxy of a Secret with these credentials.
-func use(t *testing.T, s *testenv.ProxyServer, user, password string, c *tls.Config) *transport.Proxy {
+// proxyFor returns the proxy of a Secret with these credentials.
+func proxyFor(t *testing.T, s *testenv.ProxyServer, user, password string, c *tls.Config) *transport.Proxy {
 	t.Helper()
 	p, err := transport.ProxyFromSecret("default/proxy", secret("address", s.URL, "username", user, "password", password), c)
 	must(t, err)
@@ -310,11 +310,11 @@ func TestClientGoesThroughProxy(t *testing.T) {
 	must(t, err)
 	for _, c := range proxyCases(ca) {
 		t.Run(proxyName(c), func(t *testing.T) {
-			plain, secure := newHost(t, nil, ok), newHost(t, ca, ok)
+			plain, secure := newRecordingServer(t, nil, ok), newRecordingServer(t, ca, ok)
 			c.Hosts = map[string]string{"localhost:7": plain.Listener.Addr().String()}
 			s := testenv.ServeProxy(t, c)
-			p := use(t, s, c.Username, c.Password, trust)
-			for url, own := range map[string]*host{plain.URL: plain, secure.URL: secure, "http://localhost:7": plain} {
+			p := proxyFor(t, s, c.Username, c.Password, trust)
+			for url, own := range map[string]*recordingServer{plain.URL: plain, secure.URL: secure, "http://localhost:7": plain} {
 				status, err := get(t, transport.Config{Origin: own.url(), TLS: trust, Proxy: p.For}, url)
 				if err != nil || status != http.StatusOK {
 					t.Fatalf("%s: %d, %v", url, status, err)
@@ -334,11 +334,11 @@ func TestClientGoesThroughProxy(t *testing.T) {
 func TestProxyWantsCredentials(t *testing.T) {
 	ca := testenv.NewCA(t)
 	trust := &tls.Config{RootCAs: ca.Pool()}
-	plain, secure := newHost(t, nil, ok), newHost(t, ca, ok)
+	plain, secure := newRecordingServer(t, nil, ok), newRecordingServer(t, ca, ok)
 	for _, scheme := range []string{"http", "https", "socks5"} {
 		t.Run(scheme, func(t *testing.T) {
 			s := testenv.ServeProxy(t, testenv.Proxy{Scheme: scheme, CA: ca, Username: "pat", Password: "right"})
-			p := use(t, s, "pat", "canary", trust)
+			p := proxyFor(t, s, "pat", "canary", trust)
 			for _, url := range []string{plain.URL, secure.URL} {
 				_, err := get(t, transport.Config{TLS: trust, Proxy: p.For}, url)
 				wantRefusal(t, err, scheme)

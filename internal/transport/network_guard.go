@@ -21,33 +21,35 @@ type NetworkGuard struct {
 	Opens func(host string) bool
 	Hint  string
 
-	at     *url.URL
-	from   *NetworkGuard // guard of the server that named this one; nil if the user named it
-	found  atomic.Int64
-	looked atomic.Int64
+	url          *url.URL
+	namedBy      *NetworkGuard // guard of the server that named this one; nil if the user named it
+	answeredZone atomic.Int64
+	resolvedZone atomic.Int64
 }
 
-// notFoundYet is the value before a zone is known. It is wider than every zone.
-const notFoundYet = -1
+// unknownZone is the value before a zone is known. It is wider than every zone.
+const unknownZone = -1
 
 // NewNetworkGuard returns the guard of the server at u. If from is nil, the user named the
 // server, and it may be anywhere; otherwise the server of from named it.
 func NewNetworkGuard(u *url.URL, from *NetworkGuard) *NetworkGuard {
-	f := &NetworkGuard{at: u, from: from}
-	f.found.Store(notFoundYet)
-	f.looked.Store(notFoundYet)
+	f := &NetworkGuard{url: u, namedBy: from}
+	f.answeredZone.Store(unknownZone)
+	f.resolvedZone.Store(unknownZone)
 	return f
 }
 
 // Is reports whether host is that of the server.
-func (f *NetworkGuard) Is(host string) bool { return zone.Name(host) == zone.Name(f.at.Hostname()) }
+func (f *NetworkGuard) Is(host string) bool {
+	return zone.NormalizeHost(host) == zone.NormalizeHost(f.url.Hostname())
+}
 
 // Found records the zone of an address at which the server answered. The widest zone
 // counts, because a redirect may come from any of the addresses.
 func (f *NetworkGuard) Found(at Zone) {
 	for {
-		now := f.found.Load()
-		if now != notFoundYet && now <= int64(at) || f.found.CompareAndSwap(now, int64(at)) {
+		now := f.answeredZone.Load()
+		if now != unknownZone && now <= int64(at) || f.answeredZone.CompareAndSwap(now, int64(at)) {
 			return
 		}
 	}
@@ -55,8 +57,8 @@ func (f *NetworkGuard) Found(at Zone) {
 
 // Zone returns the zone of the server; known is false before it answered.
 func (f *NetworkGuard) Zone() (zone Zone, known bool) {
-	zone = Zone(f.found.Load())
-	return max(zone, Public), zone != notFoundYet
+	zone = Zone(f.answeredZone.Load())
+	return max(zone, Public), zone != unknownZone
 }
 
 // locate returns the zone of the server, or that of its name if it has not answered yet. A
@@ -65,14 +67,14 @@ func (f *NetworkGuard) locate(ctx context.Context, c *Config) (Zone, error) {
 	if found, known := f.Zone(); known {
 		return found, nil
 	}
-	if looked := f.looked.Load(); looked != notFoundYet {
+	if looked := f.resolvedZone.Load(); looked != unknownZone {
 		return Zone(looked), nil
 	}
-	at := zone.OfHost(f.at)
-	if _, literal := zone.Literal(f.at.Hostname()); !literal && at == Public && !c.Proxied(f.at) {
-		all, err := LookupNetIP(ctx, "ip", f.at.Hostname())
+	at := zone.OfHost(f.url)
+	if _, literal := zone.Literal(f.url.Hostname()); !literal && at == Public && !c.Proxied(f.url) {
+		all, err := LookupNetIP(ctx, "ip", f.url.Hostname())
 		if missing, ok := errors.AsType[*net.DNSError](err); err != nil && (!ok || !missing.IsNotFound) {
-			return 0, fmt.Errorf("look up %s, to tell in which network it is: %w", f.at.Hostname(), err)
+			return 0, fmt.Errorf("look up %s, to tell in which network it is: %w", f.url.Hostname(), err)
 		}
 		for i, ip := range all {
 			if z := zone.Of(ip); i == 0 || z < at {
@@ -80,14 +82,14 @@ func (f *NetworkGuard) locate(ctx context.Context, c *Config) (Zone, error) {
 			}
 		}
 	}
-	f.looked.Store(int64(at))
+	f.resolvedZone.Store(int64(at))
 	return at, nil
 }
 
-// leads returns the guard whose server must not lead into the zone to, or nil if there is
+// blockingGuard returns the guard whose server must not lead into the zone to, or nil if there is
 // none.
-func (f *NetworkGuard) leads(ctx context.Context, c *Config, to Zone) (*NetworkGuard, error) {
-	for ; f != nil && to > Public; f = f.from {
+func (f *NetworkGuard) blockingGuard(ctx context.Context, c *Config, to Zone) (*NetworkGuard, error) {
+	for ; f != nil && to > Public; f = f.namedBy {
 		if own, err := f.locate(ctx, c); err != nil || to > own {
 			return f, err
 		}
@@ -111,33 +113,33 @@ func (e *ZoneError) Error() string {
 	return fmt.Sprintf("%s has %s, to which %s may not send us: if that is right, allow it with --allow-network %s%s", e.Host, e.Zone, e.From, e.Host, e.hint)
 }
 
-// judge returns an error if the request of s must not be sent to an address in the zone to.
+// checkZone returns an error if the request of s must not be sent to an address in the zone to.
 // ip is zero if the address is not known.
-func (s *step) judge(ctx context.Context, to Zone, ip netip.Addr) error {
-	f, c := s.way.Guard, s.way
-	from, refused := s.sent.host, to > s.sent.zone
+func (s *hop) checkZone(ctx context.Context, to Zone, ip netip.Addr) error {
+	f, c := s.config.Guard, s.config
+	from, refused := s.redirectedBy.host, to > s.redirectedBy.zone
 	own := f != nil && f.Is(s.host)
 	if f != nil {
 		by := f
 		if found, known := f.Zone(); own && (!known || to <= found) { // otherwise it leads to itself at another address
-			by = f.from
+			by = f.namedBy
 		}
 		if from == "" && by != nil {
-			from = by.at.Host
+			from = by.url.Host
 		}
-		by, err := by.leads(ctx, c, to)
+		by, err := by.blockingGuard(ctx, c, to)
 		if err != nil {
 			return err
 		}
 		if by != nil {
-			from, refused = by.at.Host, true
+			from, refused = by.url.Host, true
 		}
 	}
-	named := s.sent.host == "" && (f == nil || own && f.from == nil) || s.sent.host == s.host
+	named := s.redirectedBy.host == "" && (f == nil || own && f.namedBy == nil) || s.redirectedBy.host == s.host
 	if named && !refused {
 		return nil
 	}
-	metadata := zone.MetadataHost(s.host) || ip.IsValid() && zone.Metadata(ip)
+	metadata := zone.IsMetadataHost(s.host) || ip.IsValid() && zone.IsMetadata(ip)
 	switch {
 	case metadata && !named:
 		return &ZoneError{Host: s.host, From: from, Zone: to, Metadata: true}

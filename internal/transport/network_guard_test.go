@@ -30,11 +30,13 @@ func TestNetworkGuard(t *testing.T) {
 	}
 }
 
-// under returns the URL of h with another host name.
-func under(h *host, name string) string { return "http://" + name + ":" + h.url().Port() }
+// urlWithHost returns the URL of h with another host name.
+func urlWithHost(h *recordingServer, name string) string {
+	return "http://" + name + ":" + h.url().Port()
+}
 
-// at is a config for the server at a URL.
-func at(text string) transport.Config {
+// configFor is a config for the server at a URL.
+func configFor(text string) transport.Config {
 	u, _ := url.Parse(text)
 	return transport.Config{Origin: u}
 }
@@ -43,12 +45,12 @@ func at(text string) transport.Config {
 func TestNarrowerIsRefused(t *testing.T) {
 	testenv.Resolve(t, "wide.example", "203.0.113.7")
 	narrow := testenv.PrivateHosts(t)
-	target := newHost(t, nil, ok)
+	target := newRecordingServer(t, nil, ok)
 	for _, n := range narrow {
-		from := newHost(t, nil, func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, under(target, n.Host), http.StatusFound)
+		from := newRecordingServer(t, nil, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, urlWithHost(target, n.Host), http.StatusFound)
 		})
-		c := at(under(from, "wide.example"))
+		c := configFor(urlWithHost(from, "wide.example"))
 		_, err := get(t, c, c.Origin.String())
 		var refused *transport.ZoneError
 		if !errors.As(err, &refused) || refused.Metadata != n.Metadata || !strings.Contains(err.Error(), "to which wide.example may not send us") && !strings.Contains(err.Error(), "to which wide.example:") {
@@ -62,8 +64,8 @@ func TestNarrowerIsRefused(t *testing.T) {
 		}
 	}
 	for _, n := range narrow { // unless the user allowed the host
-		from := newHost(t, nil, func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, under(target, n.Host), http.StatusFound)
+		from := newRecordingServer(t, nil, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, urlWithHost(target, n.Host), http.StatusFound)
 		})
 		for _, text := range []string{n.Host, "0.0.0.0/0,::/0"} {
 			networks, err := source.ParseNetworks(strings.Split(text, ",")...)
@@ -71,7 +73,7 @@ func TestNarrowerIsRefused(t *testing.T) {
 				continue
 			}
 			must(t, err)
-			c := at(under(from, "wide.example"))
+			c := configFor(urlWithHost(from, "wide.example"))
 			c.Networks = networks
 			if _, err := get(t, c, c.Origin.String()); err == nil == n.Metadata {
 				t.Errorf("%s with %s: %v", n.Host, text, err)
@@ -117,13 +119,13 @@ func TestNetworkGuardOfChains(t *testing.T) {
 	} {
 		hosts := strings.Fields(row.chain)
 		step := 0
-		var server *host
-		server = newHost(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		var server *recordingServer
+		server = newRecordingServer(t, nil, func(w http.ResponseWriter, r *http.Request) {
 			if step++; step < len(hosts) {
-				http.Redirect(w, r, under(server, hosts[step]), http.StatusFound)
+				http.Redirect(w, r, urlWithHost(server, hosts[step]), http.StatusFound)
 			}
 		})
-		c := at(under(server, hosts[0]))
+		c := configFor(urlWithHost(server, hosts[0]))
 		if row.by != "" {
 			by, _ := url.Parse("http://" + row.by)
 			c.Guard = transport.NewNetworkGuard(c.Origin, transport.NewNetworkGuard(by, nil))
@@ -144,8 +146,8 @@ func TestNetworkGuardOfChains(t *testing.T) {
 func TestNetworkGuardWithoutName(t *testing.T) {
 	testenv.Resolve(t, "broken.example", "")
 	for name, want := range map[string]string{"gone.invalid": "may not send us", "broken.example": "look up broken.example, to tell in which network it is"} {
-		target := newHost(t, nil, ok)
-		c := at(target.URL)
+		target := newRecordingServer(t, nil, ok)
+		c := configFor(target.URL)
 		c.Guard = transport.NewNetworkGuard(c.Origin, transport.NewNetworkGuard(&url.URL{Scheme: "https", Host: name}, nil))
 		if _, err := get(t, c, target.URL); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", name, err)
@@ -163,14 +165,14 @@ func TestNetworkGuardBehindProxy(t *testing.T) {
 		{"other.example", true}, {"192.0.2.1", true}, {"10.0.0.7", false}, {"127.0.0.1", false}, {"localhost.", false}, {"x.localhost", false},
 		{"2130706433", false}, {"0x7f.1", false}, {"０1２7.0.0.1", false}, {"bücher.example", false}, {"１２７.0.0.1", false}, {"169.254.169.254", false}, {"metadata.google.internal", false}, {"METADATA.goog", false},
 	} {
-		target := newHost(t, nil, ok)
+		target := newRecordingServer(t, nil, ok)
 		var asked int
-		proxy := newHost(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		proxy := newRecordingServer(t, nil, func(w http.ResponseWriter, r *http.Request) {
 			if asked++; r.Host == "wide.example" {
 				http.Redirect(w, r, "http://"+row.to, http.StatusFound)
 			}
 		})
-		c := at("http://wide.example")
+		c := configFor("http://wide.example")
 		c.Proxy = func(*http.Request) (*url.URL, error) { return proxy.url(), nil }
 		_, err := get(t, c, c.Origin.String())
 		if (err == nil) != row.want || err != nil && (!errors.As(err, new(*transport.ZoneError)) || asked != 1) || len(target.shown) > 0 {
@@ -207,7 +209,7 @@ func newCountingServer(t *testing.T, answer http.HandlerFunc) *countingServer {
 	return c
 }
 
-func (c *countingServer) at() *url.URL { u, _ := url.Parse(c.URL); return u }
+func (c *countingServer) url() *url.URL { u, _ := url.Parse(c.URL); return u }
 
 func (c *countingServer) connections() (opened, now int) {
 	c.mu.Lock()
@@ -215,8 +217,8 @@ func (c *countingServer) connections() (opened, now int) {
 	return c.opened, c.now
 }
 
-// none waits until the server has no connections.
-func (c *countingServer) none() {
+// waitNone waits until the server has no connections.
+func (c *countingServer) waitNone() {
 	for {
 		if _, now := c.connections(); now == 0 {
 			return
@@ -257,7 +259,7 @@ func TestReuse(t *testing.T) {
 			server := newCountingServer(t, ok)
 			var reuse source.Connections
 			for _, c := range []transport.Config{test.first, test.second} {
-				c.Origin, c.Reuse = server.at(), &reuse
+				c.Origin, c.Reuse = server.url(), &reuse
 				must(t, fetch(t, c, server.URL))
 				if zone, known := transport.Public, false; c.Guard != nil {
 					if zone, known = c.Guard.Zone(); zone != transport.Link || !known {
@@ -269,7 +271,7 @@ func TestReuse(t *testing.T) {
 				t.Errorf("%d connections, want %d", opened, test.want)
 			}
 			reuse.Close()
-			server.none()
+			server.waitNone()
 		})
 	}
 }
@@ -281,14 +283,14 @@ func TestReuseOfOriginOnly(t *testing.T) {
 	server := newCountingServer(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) })
 	var reuse source.Connections
 	defer reuse.Close()
-	c := transport.Config{Origin: server.at(), Reuse: &reuse}
+	c := transport.Config{Origin: server.url(), Reuse: &reuse}
 	must(t, fetch(t, c, server.URL))
-	other.none()
-	if err := fetch(t, transport.Config{Origin: other.at(), Reuse: &reuse}, other.URL); err != nil { // its connection stays open
+	other.waitNone()
+	if err := fetch(t, transport.Config{Origin: other.url(), Reuse: &reuse}, other.URL); err != nil { // its connection stays open
 		t.Fatal(err)
 	}
 	testenv.Resolve(t, "wide.example", "203.0.113.7")
-	c.Origin = server.at()
+	c.Origin = server.url()
 	c.Origin.Host = "wide.example:" + c.Origin.Port()
 	if err := fetch(t, c, c.Origin.String()); !errors.As(err, new(*transport.ZoneError)) {
 		t.Errorf("an address that is refused is reached by the connection of another: %v", err)
@@ -301,15 +303,15 @@ func TestReuseOfCertificates(t *testing.T) {
 	c := transport.Config{TLS: &tls.Config{Certificates: []tls.Certificate{{}}, MinVersion: tls.VersionTLS12}, Reuse: &reuse, Settings: "certificate"}
 	a, b := newCountingServer(t, ok), newCountingServer(t, ok)
 	for _, to := range []*countingServer{a, b, a} {
-		c.Origin = to.at()
+		c.Origin = to.url()
 		must(t, fetch(t, c, to.URL))
 	}
 	if opened, _ := a.connections(); opened != 1 {
 		t.Errorf("%d connections", opened)
 	}
 	reuse.Close()
-	a.none()
-	b.none()
+	a.waitNone()
+	b.waitNone()
 }
 
 // TestSettings checks that Settings differ if their inputs differ.

@@ -28,7 +28,7 @@ type Proxy struct {
 // Over https the proxy's certificate is checked with the CAs of c, which may be nil. The
 // proxy does not receive a client certificate in c.
 func ProxyFromSecret(name string, s source.Secret, c *tls.Config) (*Proxy, error) {
-	r := read(name, s)
+	r := newReader(name, s)
 	address, err := r.Text(keyAddress)
 	if err != nil {
 		return nil, err

@@ -19,8 +19,8 @@ const (
 	maxPause   = time.Minute            // longest pause if the context has no deadline
 )
 
-// busy are the statuses after which the same request may succeed.
-var busy = map[int]bool{
+// busyStatuses are the statuses after which the same request may succeed.
+var busyStatuses = map[int]bool{
 	http.StatusTooManyRequests:    true,
 	http.StatusServiceUnavailable: true,
 	http.StatusBadGateway:         true,
@@ -43,17 +43,17 @@ type RetryTransport struct {
 func (p *RetryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	for try := 1; ; try++ {
 		resp, err := p.Next.RoundTrip(req)
-		again, pause := p.judge(req, resp, err, try)
+		again, pause := p.shouldRetry(req, resp, err, try)
 		if !again || try == maxTries {
 			return resp, err
 		}
 		if resp != nil {
-			Finish(resp)
+			DrainAndClose(resp)
 		}
 		if err := p.pause(req.Context(), pause); err != nil {
 			return nil, err
 		}
-		if req, err = Afresh(req); err != nil {
+		if req, err = RewindBody(req); err != nil {
 			return nil, err
 		}
 	}
@@ -62,8 +62,8 @@ func (p *RetryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 // HasBody reports whether req has a body.
 func HasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }
 
-// Afresh returns req with its body from the beginning.
-func Afresh(req *http.Request) (*http.Request, error) {
+// RewindBody returns req with its body from the beginning.
+func RewindBody(req *http.Request) (*http.Request, error) {
 	if !HasBody(req) {
 		return req, nil
 	}
@@ -90,8 +90,8 @@ func (p *RetryTransport) clock() time.Time {
 	return time.Now()
 }
 
-// judge returns whether to send req again, and the pause before that.
-func (p *RetryTransport) judge(req *http.Request, resp *http.Response, err error, try int) (again bool, pause time.Duration) {
+// shouldRetry returns whether to send req again, and the pause before that.
+func (p *RetryTransport) shouldRetry(req *http.Request, resp *http.Response, err error, try int) (again bool, pause time.Duration) {
 	if !repeatable(req, resp) {
 		return false, 0
 	}
@@ -99,7 +99,7 @@ func (p *RetryTransport) judge(req *http.Request, resp *http.Response, err error
 	switch {
 	case err != nil:
 		again = try < maxHangUps && hungUp(err) && req.Context().Err() == nil
-	case busy[resp.StatusCode] || slices.Contains(p.Busy, resp.StatusCode):
+	case busyStatuses[resp.StatusCode] || slices.Contains(p.Busy, resp.StatusCode):
 		again = true
 		if after, given := RetryAfter(resp.Header, p.clock()); given {
 			pause = after
@@ -138,9 +138,9 @@ func hungUp(err error) bool {
 // maxRefusal is how many bytes of a refusal are read so that its connection can be reused.
 const maxRefusal = 16 << 10
 
-// Finish reads the rest of a refusal, so that its connection can be reused, and closes its
+// DrainAndClose reads the rest of a refusal, so that its connection can be reused, and closes its
 // body.
-func Finish(resp *http.Response) {
+func DrainAndClose(resp *http.Response) {
 	io.CopyN(io.Discard, resp.Body, maxRefusal)
 	resp.Body.Close()
 }

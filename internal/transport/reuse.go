@@ -27,23 +27,23 @@ var trustKeys = slices.Concat(keyCA, keyLegacyCert, keyLegacyKey)
 // other credential.
 func Settings(form string, trust, proxy Secret) string {
 	h := sha256.New()
-	Note(h, form)
+	HashInto(h, form)
 	for _, key := range trustKeys {
-		Note(h, string(trust.Data[key]))
+		HashInto(h, string(trust.Data[key]))
 	}
-	proxy.Note(h)
+	proxy.HashInto(h)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// shared returns the shared transport to Origin. own says whether Origin receives a client
+// sharedTransport returns the shared transport to Origin. own says whether Origin receives a client
 // certificate.
-func (c Config) shared(own bool) *http.Transport {
+func (c Config) sharedTransport(own bool) *http.Transport {
 	key := fmt.Sprintf("%s %t %v %v %v", c.Settings, c.TLS != nil, c.DialTimeout, c.HandshakeTimeout, c.HeaderTimeout)
 	if own {
 		key += " " + origin.Of(c.Origin)
 	}
 	return c.Reuse.Transport(key, func() *http.Transport {
-		t := transport(c, own)
+		t := newTransport(c, own)
 		t.IdleConnTimeout, t.MaxIdleConns, t.MaxIdleConnsPerHost = reuseTimeout, reuseIdle, reuseIdleHost
 		return t
 	})

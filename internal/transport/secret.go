@@ -37,10 +37,10 @@ type SecretError = secret.Error
 // An Auth holds the credentials of an Authorization header. The zero value is none.
 type Auth = secret.Auth
 
-// Refusal reports whether our credentials cannot be used, or the server is not trusted: err
+// IsAuthFailure reports whether our credentials cannot be used, or the server is not trusted: err
 // is a *[SecretError], or a certificate was rejected. The reason of such a failure is
 // AuthenticationFailed, whatever the operation.
-func Refusal(err error) bool {
+func IsAuthFailure(err error) bool {
 	_, secret := errors.AsType[*SecretError](err)
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
 	return secret || certificate
@@ -49,14 +49,14 @@ func Refusal(err error) bool {
 // A reader reads one Secret by key.
 type reader struct{ secret.Reader }
 
-func read(name string, s source.Secret) reader {
+func newReader(name string, s source.Secret) reader {
 	return reader{secret.Reader{Name: name, Data: s.Data}}
 }
 
 // Registries returns the content that docker login stores, and its key: the text of a
 // config.json with auths or, if legacy is set, that of auths alone.
 func Registries(name string, s source.Secret) (text []byte, key string, legacy bool, err error) {
-	r := read(name, s)
+	r := newReader(name, s)
 	text, key = r.Value(keyRegistries)
 	if text == nil {
 		err = r.Problem(key, "is missing: make the Secret with kubectl create secret docker-registry")
@@ -66,13 +66,13 @@ func Registries(name string, s source.Secret) (text []byte, key string, legacy b
 
 // BasicAuth returns the user name and password of a Secret, or the zero Auth if it has
 // neither. A user name may come without a password, but a password needs a user name.
-func BasicAuth(name string, s source.Secret) (Auth, error) { return read(name, s).Basic() }
+func BasicAuth(name string, s source.Secret) (Auth, error) { return newReader(name, s).Basic() }
 
 // UserAuth returns the user name and password of a Secret for a registry. ok is false if
 // the Secret holds the content of docker login instead, see [Registries]. A Secret with
 // neither is an error.
 func UserAuth(name string, s source.Secret) (a Auth, ok bool, err error) {
-	r := read(name, s)
+	r := newReader(name, s)
 	if text, _ := r.Value(keyRegistries); text != nil {
 		return Auth{}, false, nil
 	}
@@ -87,7 +87,7 @@ func UserAuth(name string, s source.Secret) (a Auth, ok bool, err error) {
 func RepositoryAuth(name string, s source.Secret) (Auth, error) {
 	a, err := BasicAuth(name, s)
 	if err == nil && a.Username != "" && a.Password == "" {
-		err = read(name, s).Problem("password", "is missing: username needs it")
+		err = newReader(name, s).Problem("password", "is missing: username needs it")
 	}
 	return a, err
 }
@@ -96,7 +96,7 @@ func RepositoryAuth(name string, s source.Secret) (Auth, error) {
 // token or a user name and password, never both. The zero Auth means that the
 // Secret has neither.
 func GitAuth(name string, s source.Secret) (Auth, error) {
-	return read(name, s).Auth()
+	return newReader(name, s).Auth()
 }
 
 // SSH holds the credentials for git over ssh.
@@ -108,7 +108,7 @@ type SSH struct {
 
 // GitSSH returns the credentials for git over ssh of a Secret. Private key and known hosts are both required.
 func GitSSH(name string, s source.Secret) (SSH, error) {
-	r := read(name, s)
+	r := newReader(name, s)
 	identity, _ := r.Value(keyIdentity)
 	if identity == nil {
 		return SSH{}, r.Problem("identity", "is missing: git over ssh needs a private key")
@@ -135,18 +135,18 @@ func SplitUser(u *url.URL) (*url.URL, Auth) {
 
 // S3Keys returns the keys for a bucket of a Secret, which must have both.
 func S3Keys(name string, s source.Secret) (access, secret string, err error) {
-	return read(name, s).both(keyAccess, keySecret, "S3 needs accesskey and secretkey")
+	return newReader(name, s).textPair(keyAccess, keySecret, "S3 needs accesskey and secretkey")
 }
 
 // LDAP returns the user name and password for a token service of a Secret, which must have both.
 func LDAP(name string, s source.Secret) (username, password string, err error) {
-	return read(name, s).both(keyUsername, keyPassword, "LDAP needs username and password")
+	return newReader(name, s).textPair(keyUsername, keyPassword, "LDAP needs username and password")
 }
 
 // WebIdentity returns the identity token of a Secret, and the role to assume with it, "" if
 // the Secret has none.
 func WebIdentity(name string, s source.Secret) (token, role string, err error) {
-	r := read(name, s)
+	r := newReader(name, s)
 	if token, err = r.Text(keyToken); err != nil {
 		return "", "", err
 	}
@@ -157,8 +157,8 @@ func WebIdentity(name string, s source.Secret) (token, role string, err error) {
 	return token, role, err
 }
 
-// both returns two values that need each other. why says what they are for.
-func (r reader) both(first, second []string, why string) (one, other string, err error) {
+// textPair returns two values that need each other. why says what they are for.
+func (r reader) textPair(first, second []string, why string) (one, other string, err error) {
 	if one, err = r.Text(first); err != nil {
 		return "", "", err
 	}
@@ -176,13 +176,13 @@ func (r reader) both(first, second []string, why string) (one, other string, err
 // GitTLS returns the TLS settings of the Secret of a GitRepository, nil if it has none: the
 // CA to add to the system's, and the client certificate.
 func GitTLS(name string, s source.Secret) (*tls.Config, error) {
-	return read(name, s).TLS(keyCA, keyCert, keyKey)
+	return newReader(name, s).TLS(keyCA, keyCert, keyKey)
 }
 
 // CertTLS returns the TLS settings of a Secret named by certSecretRef. A Secret
 // without any is an error.
 func CertTLS(name string, s source.Secret) (*tls.Config, error) {
-	r := read(name, s)
+	r := newReader(name, s)
 	c, err := r.TLS(keyCA, keyLegacyCert, keyLegacyKey)
 	if c == nil && err == nil {
 		err = r.Problem(keyCA[0], "is missing, and so are %s and %s: set it, or both of them", keyCert[0], keyKey[0])
@@ -193,7 +193,7 @@ func CertTLS(name string, s source.Secret) (*tls.Config, error) {
 // RepositoryTLS returns the TLS settings of the Secret of a PkgRepository, nil if it has
 // none, and their keys, which are all deprecated.
 func RepositoryTLS(name string, s source.Secret) (c *tls.Config, deprecated []string, err error) {
-	r := read(name, s)
+	r := newReader(name, s)
 	for _, keys := range [][]string{keyOldCA, keyOldCert, keyOldKey} {
 		if v, key := r.Value(keys); v != nil {
 			deprecated = append(deprecated, key)

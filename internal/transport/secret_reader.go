@@ -35,8 +35,8 @@ type SecretReader struct {
 
 var errNoSecrets = fmt.Errorf("no Secrets were given: %w", fs.ErrNotExist)
 
-// public are the keys of Secrets whose values are not confidential.
-var public = map[string]bool{"username": true, "known_hosts": true, "identity.pub": true, "ca.crt": true, "caFile": true, "tls.crt": true, "certFile": true, "address": true,
+// nonSecretKeys are the keys of Secrets whose values are not confidential.
+var nonSecretKeys = map[string]bool{"username": true, "known_hosts": true, "identity.pub": true, "ca.crt": true, "caFile": true, "tls.crt": true, "certFile": true, "address": true,
 	"githubAppID": true, "githubAppInstallationID": true, "githubAppInstallationOwner": true, "githubAppBaseURL": true,
 	keyTenant: true, keyClient: true, keyClientChain: true, keyAuthority: true, "roleArn": true}
 
@@ -54,9 +54,9 @@ func (v *SecretReader) Read(ctx context.Context, ref *source.LocalReference, fie
 	}
 	if err != nil {
 		return Secret{}, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed",
-			Err: fmt.Errorf("%s: %w", field, secret.Unreadable("secret "+name, err))}
+			Err: fmt.Errorf("%s: %w", field, secret.ReadError("secret "+name, err))}
 	}
-	v.remember(s)
+	v.concealData(s)
 	return Secret{name, s}, nil
 }
 
@@ -69,20 +69,20 @@ func (v *SecretReader) PullSecrets(ctx context.Context, account, field string) (
 	}
 	if err != nil {
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed",
-			Err: fmt.Errorf("%s: %w", field, secret.Unreadable("service account "+v.Namespace+"/"+account, err))}
+			Err: fmt.Errorf("%s: %w", field, secret.ReadError("service account "+v.Namespace+"/"+account, err))}
 	}
 	out := make([]Secret, len(list))
 	for i, s := range list {
-		v.remember(s)
+		v.concealData(s)
 		out[i] = Secret{fmt.Sprintf("%d of service account %s/%s", i+1, v.Namespace, account), s}
 	}
 	return out, nil
 }
 
-// remember collects the confidential values of a Secret.
-func (v *SecretReader) remember(s source.Secret) {
+// concealData collects the confidential values of a Secret.
+func (v *SecretReader) concealData(s source.Secret) {
 	for key, value := range s.Data {
-		if !public[key] {
+		if !nonSecretKeys[key] {
 			v.Conceal(string(value))
 		}
 	}
@@ -134,49 +134,49 @@ func (v *SecretReader) LogIn(ctx context.Context, login source.LoginFunc, c Conf
 		Err: fmt.Errorf("log in with provider %s: %w", request.Provider, err)}
 }
 
-// Note adds texts to h so that no other sequence of texts gives the same hash input.
-func Note(h hash.Hash, texts ...string) {
+// HashInto adds texts to h so that no other sequence of texts gives the same hash input.
+func HashInto(h hash.Hash, texts ...string) {
 	for _, t := range texts {
 		binary.Write(h, binary.BigEndian, int64(len(t)))
 		h.Write([]byte(t))
 	}
 }
 
-// Note adds the type and the data of s to h, but not its name.
-func (s Secret) Note(h hash.Hash) {
-	Note(h, s.Type)
+// HashInto adds the type and the data of s to h, but not its name.
+func (s Secret) HashInto(h hash.Hash) {
+	HashInto(h, s.Type)
 	binary.Write(h, binary.BigEndian, int64(len(s.Data)))
 	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
-		Note(h, key, string(s.Data[key]))
+		HashInto(h, key, string(s.Data[key]))
 	}
 }
 
-// Trusted holds the fingerprint of the keys and identities that a spec trusted when a
+// TrustFingerprint holds the fingerprint of the keys and identities that a spec trusted when a
 // revision was resolved. It is safe for concurrent use.
-type Trusted struct {
-	mu    sync.Mutex
-	print string
+type TrustFingerprint struct {
+	mu          sync.Mutex
+	fingerprint string
 }
 
 // Set stores print.
-func (t *Trusted) Set(print string) {
+func (t *TrustFingerprint) Set(print string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.print = print
+	t.fingerprint = print
 }
 
 // Check returns an error unless print is the stored fingerprint, or none is stored.
 // Otherwise a run would record a fingerprint of keys that it did not use.
-func (t *Trusted) Check(print string) error {
+func (t *TrustFingerprint) Check(print string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.print == "" || t.print == print {
+	if t.fingerprint == "" || t.fingerprint == print {
 		return nil
 	}
-	return Unverified(errors.New("spec.verify: the keys changed since the revision was looked up, try again"))
+	return VerificationError(errors.New("spec.verify: the keys changed since the revision was looked up, try again"))
 }
 
-// Unverified returns the error of a verification that could not be done.
-func Unverified(err error) error {
+// VerificationError returns the error of a verification that could not be done.
+func VerificationError(err error) error {
 	return &source.StepError{Step: source.StepVerify, Reason: "VerificationError", Err: err}
 }

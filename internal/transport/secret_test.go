@@ -284,8 +284,8 @@ func TestRefused(t *testing.T) {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 	}
 	for code, want := range map[int]int{200: 0, 401: 1, 403: 1, 404: 0, 500: 0} {
-		own, told := newHost(t, nil, status(code)), 0
-		other := newHost(t, nil, status(code))
+		own, told := newRecordingServer(t, nil, status(code)), 0
+		other := newRecordingServer(t, nil, status(code))
 		c := transport.Config{Origin: own.url(), Auth: transport.Auth{Bearer: "t"}, Refused: func() { told++ }}
 		for _, u := range []string{other.URL, own.URL} {
 			must(t, second(get(t, c, u)))

@@ -23,8 +23,8 @@ func greeter(t *testing.T) string {
 	})
 }
 
-// use returns the proxy at an address, with a user name and a password unless they are "".
-func use(t *testing.T, address, user, password string, c *tls.Config) *transport.Proxy {
+// proxyFor returns the proxy at an address, with a user name and a password unless they are "".
+func proxyFor(t *testing.T, address, user, password string, c *tls.Config) *transport.Proxy {
 	t.Helper()
 	data := map[string][]byte{"address": []byte(address), "username": []byte(user), "password": []byte(password)}
 	p, err := transport.ProxyFromSecret("default/proxy", source.Secret{Data: data}, c)
@@ -43,7 +43,7 @@ func TestDialThroughProxy(t *testing.T) {
 		t.Run(c.Scheme+c.Username, func(t *testing.T) {
 			c.Hosts = map[string]string{"git.example:22": addr}
 			s := testenv.ServeProxy(t, c)
-			p := use(t, s.URL, c.Username, c.Password, &tls.Config{RootCAs: ca.Pool()})
+			p := proxyFor(t, s.URL, c.Username, c.Password, &tls.Config{RootCAs: ca.Pool()})
 			conn, err := tunnel.Dial(t.Context(), p, "tcp", "git.example:22")
 			must(t, err)
 			defer conn.Close()
@@ -86,7 +86,7 @@ func TestDialFailures(t *testing.T) {
 		{"no socks", strings.Replace(answering("HTTP/1.1 400\r\n\r\n"), "http:", "socks5:", 1), "unexpected protocol version"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			conn, err := tunnel.Dial(t.Context(), use(t, c.proxy, "pat", "canary", nil), "tcp", "git.example:22")
+			conn, err := tunnel.Dial(t.Context(), proxyFor(t, c.proxy, "pat", "canary", nil), "tcp", "git.example:22")
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "canary") {
 				t.Errorf("got %v, %v, want %q", conn, err, c.want)
 			}
@@ -99,7 +99,7 @@ func TestDialObeysCancellation(t *testing.T) {
 	must(t, err)
 	defer l.Close()
 	for _, scheme := range []string{"http", "https", "socks5"} {
-		p := use(t, scheme+"://"+l.Addr().String(), "", "", nil)
+		p := proxyFor(t, scheme+"://"+l.Addr().String(), "", "", nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			c, err := l.Accept()

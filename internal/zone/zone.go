@@ -36,9 +36,9 @@ var embedded = []struct {
 	{netip.MustParsePrefix("2002::/16"), 2, Public},     // 6to4 (RFC 3056)
 }
 
-// metadata are the networks of the services that give machines in clouds their metadata,
+// metadataNetworks are the networks of the services that give machines in clouds their metadata,
 // including credentials.
-var metadata = []netip.Prefix{
+var metadataNetworks = []netip.Prefix{
 	netip.MustParsePrefix("169.254.169.0/24"),    // most of them
 	netip.MustParsePrefix("169.254.170.0/24"),    // AWS, for containers
 	netip.MustParsePrefix("169.254.0.23/32"),     // Tencent
@@ -59,8 +59,8 @@ var metadataNames = map[string]bool{
 	"instance-data": true, "instance-data.ec2.internal": true,
 }
 
-// Plain returns the IPv4 address that ip contains, or else ip, without the name of a link.
-func Plain(ip netip.Addr) netip.Addr {
+// NormalizeAddr returns the IPv4 address that ip contains, or else ip, without the name of a link.
+func NormalizeAddr(ip netip.Addr) netip.Addr {
 	ip = ip.Unmap().WithZone("")
 	for _, e := range embedded {
 		if e.space.Contains(ip) {
@@ -79,8 +79,8 @@ func Of(ip netip.Addr) Zone {
 			widest = e.zone
 		}
 	}
-	switch ip = Plain(ip); {
-	case ip.IsLoopback(), ip.IsLinkLocalUnicast(), ip.IsLinkLocalMulticast(), ip.IsUnspecified(), Metadata(ip):
+	switch ip = NormalizeAddr(ip); {
+	case ip.IsLoopback(), ip.IsLinkLocalUnicast(), ip.IsLinkLocalMulticast(), ip.IsUnspecified(), IsMetadata(ip):
 		return Link
 	case ip.IsPrivate(), shared.Contains(ip):
 		return Site
@@ -88,10 +88,10 @@ func Of(ip netip.Addr) Zone {
 	return widest
 }
 
-// Metadata reports whether ip is an address of a metadata service.
-func Metadata(ip netip.Addr) bool {
-	ip = Plain(ip)
-	for _, network := range metadata {
+// IsMetadata reports whether ip is an address of a metadata service.
+func IsMetadata(ip netip.Addr) bool {
+	ip = NormalizeAddr(ip)
+	for _, network := range metadataNetworks {
 		if network.Contains(ip) {
 			return true
 		}
@@ -99,12 +99,12 @@ func Metadata(ip netip.Addr) bool {
 	return false
 }
 
-// MetadataHost reports the same for a host, as far as its spelling shows it.
-func MetadataHost(host string) bool {
+// IsMetadataHost reports the same for a host, as far as its spelling shows it.
+func IsMetadataHost(host string) bool {
 	if ip, ok := Literal(host); ok {
-		return Metadata(ip)
+		return IsMetadata(ip)
 	}
-	return metadataNames[Name(host)]
+	return metadataNames[NormalizeHost(host)]
 }
 
 // OfHost returns the zone of the host of u, as far as its spelling shows it.
@@ -112,22 +112,22 @@ func OfHost(u *url.URL) Zone {
 	if ip, ok := Literal(u.Hostname()); ok {
 		return Of(ip)
 	}
-	host := Name(u.Hostname())
+	host := NormalizeHost(u.Hostname())
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") || metadataNames[host] {
 		return Link
 	}
 	return Public
 }
 
-// Name returns host in a spelling that can be compared.
-func Name(host string) string {
+// NormalizeHost returns host in a spelling that can be compared.
+func NormalizeHost(host string) string {
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
 // Literal returns the address that host spells, also in the forms of inet_aton(3), which
 // resolvers accept: 2130706433 and 0x7f.1 are 127.0.0.1.
 func Literal(host string) (ip netip.Addr, ok bool) {
-	host = Name(host)
+	host = NormalizeHost(host)
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return ip, true
 	}

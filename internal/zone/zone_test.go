@@ -43,6 +43,6 @@ func TestSpelling(t *testing.T) {
 		"169.254.169.254": true, "::ffff:169.254.169.254": true, "64:ff9b::a9fe:a9fe": true, "0xa9fea9fe": true, "fd00:ec2::254": true, "fd00:ec2::254%eth0": true,
 		"metadata.goog": true, "169.254.9.9": false, "10.0.0.1": false, "fe80::1": false, "example.org": false,
 	} {
-		testenv.Equal(t, zone.MetadataHost(host), want, host)
+		testenv.Equal(t, zone.IsMetadataHost(host), want, host)
 	}
 }

@@ -71,7 +71,7 @@ func (t *Template) name() string { return t.namespace() + "/" + t.Metadata.Name 
 func (t *Template) Check() error {
 	var found document.Findings
 	t.check(&found)
-	return errors.Join(found.Of("")...)
+	return errors.Join(found.ErrorsFor("")...)
 }
 
 // check adds to found what is wrong with the template.

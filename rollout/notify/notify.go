@@ -159,7 +159,7 @@ func (d *Dispatcher) alert(ctx context.Context, alert rollout.Alert) error {
 	p.check(&found)
 	hook := p.webhook()
 	hook.Secrets, hook.Proxies, hook.Pool = c.Caller.Secrets, c.Caller.Proxy, &d.pool
-	err := errors.Join(found.Of("")...)
+	err := errors.Join(found.ErrorsFor("")...)
 	if err == nil {
 		_, err = hook.Target(ctx)
 	}

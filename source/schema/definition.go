@@ -128,7 +128,7 @@ func version(kind, name, fields string) object {
 }
 
 // celRule returns the CEL expression that is true if a spec satisfies must at a path.
-func celRule(spec object, path string, must document.Must) string {
+func celRule(spec object, path string, must document.Requirement) string {
 	var exceptions []string
 	for _, c := range must.When {
 		at := strings.TrimPrefix(c.At, "spec.")

@@ -204,7 +204,7 @@ func (g *generator) structSchema(t reflect.Type, path string) object {
 				retired["deprecated"] = true
 			}
 			properties[name] = retired
-		case slices.ContainsFunc(f.Must, func(m document.Must) bool { return m.Required && m.When == nil }):
+		case slices.ContainsFunc(f.Must, func(m document.Requirement) bool { return m.Required && m.When == nil }):
 			required = append(required, name)
 		}
 	}
@@ -250,8 +250,8 @@ func values(texts []string, null bool) (all []any) {
 
 // conditional yields the requirements that have conditions, each with its path, if a schema can
 // express them and the schema of the kind has the field.
-func (g *generator) conditional(schema object) func(func(string, document.Must) bool) {
-	return func(yield func(string, document.Must) bool) {
+func (g *generator) conditional(schema object) func(func(string, document.Requirement) bool) {
+	return func(yield func(string, document.Requirement) bool) {
 		for _, f := range g.facts {
 			for _, must := range f.Must {
 				if must.When == nil || !must.Required && !must.Refused && must.Schema == nil || f.Field != "" || find(schema, f.At) == nil {
@@ -305,7 +305,7 @@ func condition(c document.Condition) (out object) {
 }
 
 // requirement returns a schema that matches the objects that satisfy must at a path.
-func requirement(path string, must document.Must) object {
+func requirement(path string, must document.Requirement) object {
 	switch {
 	case must.Refused:
 		return nest(path, object{"type": []string{"array", "string", "null"}, "maxItems": 0, "maxLength": 0}, false)

@@ -30,7 +30,7 @@ var update = flag.Bool("update", false, "write docs/schemas anew")
 func TestFiles(t *testing.T) {
 	const dir = "../../docs/schemas"
 	files := map[string]bool{}
-	for name, text := range schematest.Texts(t) {
+	for name, text := range schematest.SchemaTexts(t) {
 		kind, version, _ := strings.Cut(name, "/")
 		if kind == "" {
 			kind = "all"

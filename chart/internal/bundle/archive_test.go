@@ -23,7 +23,7 @@ import (
 )
 
 func TestAnArchiveIsKeptAsItCame(t *testing.T) {
-	data := plain.under("another-name").tgz(t)
+	data := plain.inDir("another-name").tgz(t)
 	a, err := bundle.ReadArchive(iotest.OneByteReader(bytes.NewReader(data)), spools(t))
 	must(t, err)
 	for range 2 {
@@ -40,7 +40,7 @@ func TestAnArchiveIsKeptAsItCame(t *testing.T) {
 	if a.Metadata.Name != "plain" || a.Metadata.Version != "1.2.3" || a.Lock != nil {
 		t.Errorf("%+v", a.Metadata)
 	}
-	testenv.Equal(t, all(t, a.Files), plain, "files")
+	testenv.Equal(t, readFiles(t, a.Files), plain, "files")
 	values, err := a.Values()
 	must(t, err)
 	testenv.Equal(t, string(values), plain["values.yaml"], "values")
@@ -50,7 +50,7 @@ func TestAnArchiveIsKeptAsItCame(t *testing.T) {
 	}
 }
 
-func TestValuesThatAreNotThere(t *testing.T) {
+func TestMissingValues(t *testing.T) {
 	values, err := files{"Chart.yaml": plain["Chart.yaml"]}.open(t).Values()
 	if values != nil || err != nil {
 		t.Errorf("%q, %v", values, err)
@@ -61,8 +61,8 @@ func TestValuesThatAreNotThere(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheReaderAreItsOwn(t *testing.T) {
-	data := plain.under("plain").tgz(t)
+func TestReaderErrorsAreKept(t *testing.T) {
+	data := plain.inDir("plain").tgz(t)
 	broken := errors.New("connection lost")
 	for _, n := range []int{0, 1, 100, len(data)} {
 		_, err := bundle.ReadArchive(io.MultiReader(bytes.NewReader(data[:n]), iotest.ErrReader(broken)), spools(t))
@@ -102,7 +102,7 @@ type badArchive struct {
 }
 
 func badArchives(t *testing.T) map[string]badArchive {
-	ok := plain.under("plain")
+	ok := plain.inDir("plain")
 	chart := func(text string) []byte { return ok.with(files{"plain/Chart.yaml": text}).tgz(t) }
 	link := func(name, to string) []byte {
 		return tgz(t, append(ok.entries(), entry{name: name, text: to, kind: tar.TypeSymlink})...)
@@ -133,14 +133,14 @@ func badArchives(t *testing.T) map[string]badArchive {
 		"bytes above a given limit":     {data: good, says: "1000 bytes", limits: artifact.Limits{Bytes: 1000}, lenient: true},
 		"a file above a given limit":    {data: good, says: "40 bytes", limits: artifact.Limits{FileBytes: 40}, lenient: true},
 		"entries above a given limit":   {data: good, says: "3 entries", limits: artifact.Limits{Entries: 3}, lenient: true},
-		"two directories at the top":    {data: ok.with(plain.under("other")).tgz(t), says: "one directory at the top", lenient: true},
+		"two directories at the top":    {data: ok.with(plain.inDir("other")).tgz(t), says: "one directory at the top", lenient: true},
 		"a file beside the directory":   {data: ok.with(files{"README": "x"}).tgz(t), says: "one directory at the top"},
 		"no directory":                  {data: plain.tgz(t), says: "one directory at the top"},
 		"one file":                      {data: tgz(t, entry{name: "Chart.yaml", text: plain["Chart.yaml"]}), says: "one directory at the top"},
-		"a directory named Chart.yaml":  {data: plain.under("Chart.yaml").tgz(t), says: "Chart.yaml"},
+		"a directory named Chart.yaml":  {data: plain.inDir("Chart.yaml").tgz(t), says: "Chart.yaml"},
 		"no Chart.yaml":                 {data: files{"plain/values.yaml": "a: 1"}.tgz(t), says: "Chart.yaml"},
 		"an empty directory":            {data: tgz(t, entry{name: "plain/", kind: tar.TypeDir}), says: "Chart.yaml"},
-		"Chart.yaml further down":       {data: plain.under("a/b").tgz(t), says: "Chart.yaml"},
+		"Chart.yaml further down":       {data: plain.inDir("a/b").tgz(t), says: "Chart.yaml"},
 		"Chart.yaml is a directory":     {data: files{"plain/Chart.yaml/x": "x"}.tgz(t), says: "no file"},
 		"Chart.yaml twice":              {data: tgz(t, append(ok.entries(), entry{name: "plain/Chart.yaml", text: "name: other"})...), says: "more than once", lenient: true},
 		"a dot before all names":        {data: tgz(t, entry{name: "./plain/Chart.yaml", text: "apiVersion: v2\nname: plain\nversion: 1.0.0\n"}), says: "with empty parts or dots"},
@@ -220,9 +220,9 @@ func ungzip(t testing.TB, data []byte) []byte {
 }
 
 func FuzzReadArchive(f *testing.F) {
-	f.Add(plain.under("plain").tgz(f))
+	f.Add(plain.inDir("plain").tgz(f))
 	f.Add(files{"a/Chart.yaml": "name: a\nversion: 1.0.0\n", "a/requirements.yaml": "dependencies:\n- name: b\n", "a/requirements.lock": "{}"}.tgz(f))
-	f.Add(plain.under("plain").with(files{"plain/charts/b.tgz": string(plain.under("b").tgz(f))}).tgz(f))
+	f.Add(plain.inDir("plain").with(files{"plain/charts/b.tgz": string(plain.inDir("b").tgz(f))}).tgz(f))
 	f.Add([]byte("\x1f\x8b\x08"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a, err := bundle.ReadArchive(bytes.NewReader(data), artifact.Limits{Bytes: 1 << 20, FileBytes: 1 << 18, Entries: 100})

@@ -22,13 +22,13 @@ var ErrVersion = errors.New("set the version of the chart")
 
 // Names of files at the root of a chart.
 const (
-	chartFile    = "Chart.yaml"
-	lockFile     = "Chart.lock"
-	valuesFile   = "values.yaml"
-	requiresFile = "requirements.yaml" // apiVersion v1
-	requiredLock = "requirements.lock" // apiVersion v1
-	ignoreFile   = ".helmignore"
-	chartsDir    = "charts"
+	chartFile        = "Chart.yaml"
+	lockFile         = "Chart.lock"
+	valuesFile       = "values.yaml"
+	requirementsFile = "requirements.yaml" // apiVersion v1
+	requirementsLock = "requirements.lock" // apiVersion v1
+	ignoreFile       = ".helmignore"
+	chartsDir        = "charts"
 )
 
 // longestName is the maximum length of a name or a version, in bytes.
@@ -73,9 +73,9 @@ func load(files fs.FS) (*Chart, error) {
 	if c.Metadata, err = readMetadata(files); err != nil {
 		return nil, err
 	}
-	locks := []string{lockFile, requiredLock}
+	locks := []string{lockFile, requirementsLock}
 	if c.Metadata.APIVersion == chart.APIVersionV1 {
-		locks = []string{requiredLock, lockFile}
+		locks = []string{requirementsLock, lockFile}
 	}
 	for _, name := range locks {
 		if c.Lock, err = readLock(files, name); c.Lock != nil || err != nil {
@@ -98,7 +98,7 @@ func readMetadata(files fs.FS) (*chart.Metadata, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err = readFile(files, requiresFile, textBytes)
+	text, err = readFile(files, requirementsFile, textBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, nil
 	}
@@ -107,15 +107,15 @@ func readMetadata(files fs.FS) (*chart.Metadata, error) {
 	}
 	var r chart.Metadata
 	if err := decode(text, &r); err != nil {
-		return nil, invalid(requiresFile, err)
+		return nil, invalid(requirementsFile, err)
 	}
 	if r.Name != "" || r.Version != "" || r.APIVersion != "" || r.Type != "" {
-		return nil, invalid(requiresFile, errors.New("it must hold dependencies only: put name, version, apiVersion and type into "+chartFile))
+		return nil, invalid(requirementsFile, errors.New("it must hold dependencies only: put name, version, apiVersion and type into "+chartFile))
 	}
 	if r.Dependencies != nil {
 		m.Dependencies = r.Dependencies
 	}
-	return m, check(m, requiresFile)
+	return m, checkMetadata(m, requirementsFile)
 }
 
 // parseMetadata reads the text of a Chart.yaml.
@@ -125,12 +125,12 @@ func parseMetadata(text []byte) (*chart.Metadata, error) {
 		return nil, invalid(chartFile, err)
 	}
 	m.APIVersion = cmp.Or(m.APIVersion, chart.APIVersionV1) // the default of the package manager
-	return m, check(m, chartFile)
+	return m, checkMetadata(m, chartFile)
 }
 
-// check rejects metadata that the package manager rejects, and names and versions that
+// checkMetadata rejects metadata that the package manager rejects, and names and versions that
 // could be misleading.
-func check(m *chart.Metadata, file string) error {
+func checkMetadata(m *chart.Metadata, file string) error {
 	if err := checkName(m.Name); err != nil {
 		return invalid(file, fmt.Errorf("field name: %w", err))
 	}

@@ -50,7 +50,7 @@ func open(tree fs.FS, name string, l artifact.Limits) (*Chart, error) {
 		}
 		return load(files)
 	case !info.Mode().IsRegular():
-		return nil, irregular(name, info.Mode())
+		return nil, irregularError(name, info.Mode())
 	}
 	f, err := tree.Open(name)
 	if err != nil {
@@ -85,7 +85,7 @@ func readArchive(r io.Reader, l artifact.Limits) (_ *Chart, err error) {
 		}
 	}()
 	sum := sha256.New()
-	in := &source{r: r, to: io.MultiWriter(file, sum)}
+	in := &spoolReader{r: r, to: io.MultiWriter(file, sum)}
 	var limit *artifact.LimitError
 	held.tree, err = artifact.Read(in, l)
 	switch {
@@ -100,7 +100,7 @@ func readArchive(r io.Reader, l artifact.Limits) (_ *Chart, err error) {
 	if _, err := file.ReadAt(head, 0); err != nil || !bytes.Equal(head, []byte{0x1f, 0x8b, 8}) {
 		return nil, fmt.Errorf("%w: the archive is not compressed by gzip", ErrChart)
 	}
-	files, err := inside(held.tree)
+	files, err := topDirectory(held.tree)
 	if err != nil {
 		return nil, err
 	}
@@ -112,15 +112,15 @@ func readArchive(r io.Reader, l artifact.Limits) (_ *Chart, err error) {
 	return c, nil
 }
 
-// A source reads from r and copies everything that it reads to a spool.
-type source struct {
+// A spoolReader reads from r and copies everything that it reads to a spool.
+type spoolReader struct {
 	r   io.Reader
 	to  io.Writer
 	n   int64
 	err error // of r or of to
 }
 
-func (s *source) Read(p []byte) (int, error) {
+func (s *spoolReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	s.n += int64(n)
 	if _, failed := s.to.Write(p[:n]); failed != nil {
@@ -132,15 +132,15 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// inside returns the content of the single directory at the top of an archive.
-func inside(tree *artifact.Tree) (fs.FS, error) {
+// topDirectory returns the content of the single directory at the top of an archive.
+func topDirectory(tree *artifact.Tree) (fs.FS, error) {
 	report := tree.Report()
 	top, err := tree.ReadDir(".")
 	switch {
 	case err != nil:
 		return nil, err
 	case len(report.LeftOut) > 0:
-		return nil, irregular(report.LeftOut[0].Name, report.LeftOut[0].Mode)
+		return nil, irregularError(report.LeftOut[0].Name, report.LeftOut[0].Mode)
 	case len(report.Replaced) > 0:
 		return nil, fmt.Errorf("%w: the archive has %q more than once", ErrChart, report.Replaced[0])
 	case len(report.Respelled) > 0:
@@ -153,8 +153,8 @@ func inside(tree *artifact.Tree) (fs.FS, error) {
 	return fs.Sub(tree, top[0].Name())
 }
 
-// irregular returns the error about an entry that charts must not contain.
-func irregular(name string, mode fs.FileMode) error {
+// irregularError returns the error about an entry that charts must not contain.
+func irregularError(name string, mode fs.FileMode) error {
 	what := "a device or pipe"
 	if mode&(fs.ModeSymlink|fs.ModeIrregular) != 0 {
 		what = "a link"
@@ -220,11 +220,11 @@ func (c *Chart) Vendored(l artifact.Limits) ([]*chart.Metadata, error) {
 	budget := NewBudget(l)
 	var list []*chart.Metadata
 	for _, e := range entries {
-		if passedOver(e.Name()) || !e.IsDir() && path.Ext(e.Name()) == ".prov" {
+		if isSkippedName(e.Name()) || !e.IsDir() && path.Ext(e.Name()) == ".prov" {
 			continue
 		}
 		var m *chart.Metadata
-		if m, err = c.vendored(e, Limits(l), budget); err != nil {
+		if m, err = c.entryMetadata(e, Limits(l), budget); err != nil {
 			err = fmt.Errorf("%q: %w", e.Name(), err)
 			break
 		}
@@ -238,11 +238,11 @@ func (c *Chart) Vendored(l artifact.Limits) ([]*chart.Metadata, error) {
 	return list, nil
 }
 
-// passedOver reports whether the package manager skips entries of charts/ with this name.
-func passedOver(name string) bool { return name[0] == '_' || name[0] == '.' }
+// isSkippedName reports whether the package manager skips entries of charts/ with this name.
+func isSkippedName(name string) bool { return name[0] == '_' || name[0] == '.' }
 
-// vendored returns the metadata of an entry of charts/, nil for a directory without files.
-func (c *Chart) vendored(e fs.DirEntry, l artifact.Limits, b *Budget) (*chart.Metadata, error) {
+// entryMetadata returns the metadata of an entry of charts/, nil for a directory without files.
+func (c *Chart) entryMetadata(e fs.DirEntry, l artifact.Limits, b *Budget) (*chart.Metadata, error) {
 	name := path.Join(chartsDir, e.Name())
 	if archive := path.Ext(name) == ".tgz"; e.IsDir() == archive {
 		return nil, fmt.Errorf("%w: it must be a directory or a file .tgz, or have a name that begins with _", ErrChart)
@@ -298,7 +298,7 @@ func withoutIgnored(files fs.FS) (fs.FS, error) {
 		return nil, invalid(ignoreFile, err)
 	}
 	rules.AddDefaults()
-	v := view{files, map[string]bool{}}
+	v := filteredFS{files, map[string]bool{}}
 	return v, fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -312,28 +312,28 @@ func withoutIgnored(files fs.FS) (fs.FS, error) {
 		case rules.Ignore(name, info):
 			return nil
 		case !d.IsDir() && !d.Type().IsRegular():
-			return irregular(name, d.Type())
+			return irregularError(name, d.Type())
 		}
 		v.has[name] = true
 		return nil
 	})
 }
 
-// A view is a tree that shows only some names. It implements [fs.ReadDirFS]; a directory
+// A filteredFS is a tree that shows only some names. It implements [fs.ReadDirFS]; a directory
 // that was opened with Open is that of the tree.
-type view struct {
+type filteredFS struct {
 	tree fs.FS
 	has  map[string]bool
 }
 
-func (v view) Open(name string) (fs.File, error) {
+func (v filteredFS) Open(name string) (fs.File, error) {
 	if !v.has[name] {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 	return v.tree.Open(name)
 }
 
-func (v view) ReadDir(name string) ([]fs.DirEntry, error) {
+func (v filteredFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	if !v.has[name] {
 		return nil, &fs.PathError{Op: "readdir", Path: name, Err: fs.ErrNotExist}
 	}

@@ -22,11 +22,11 @@ import (
 )
 
 func TestOpen(t *testing.T) {
-	tree := plain.under("a b/c").with(files{"README": "x", "Chart.yaml": "no chart", "b/c.tgz": string(plain.under("plain").tgz(t))}).tree()
+	tree := plain.inDir("a b/c").with(files{"README": "x", "Chart.yaml": "no chart", "b/c.tgz": string(plain.inDir("plain").tgz(t))}).tree()
 	for _, name := range []string{"a b/c", "b/c.tgz"} {
 		c, err := bundle.Open(tree, name, spools(t))
 		must(t, err)
-		if got := all(t, c.Files); !maps.Equal(got, plain) || c.Archived() != strings.HasSuffix(name, ".tgz") {
+		if got := readFiles(t, c.Files); !maps.Equal(got, plain) || c.Archived() != strings.HasSuffix(name, ".tgz") {
 			t.Errorf("%q: files %v", name, got)
 		}
 		must(t, c.Close())
@@ -34,7 +34,7 @@ func TestOpen(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	tree := plain.under("c").with(files{"file": "x", "empty/x": "x", "file.tgz": "x"}).tree()
+	tree := plain.inDir("c").with(files{"file": "x", "empty/x": "x", "file.tgz": "x"}).tree()
 	for name, want := range map[string]error{
 		"none": fs.ErrNotExist, "c/none": fs.ErrNotExist, "file/x": fs.ErrNotExist,
 		"..": fs.ErrInvalid, "c/../c": fs.ErrInvalid, "/c": fs.ErrInvalid, "": fs.ErrInvalid, "\xff": fs.ErrInvalid,
@@ -77,28 +77,28 @@ func TestIgnoreFilesThatAreRefused(t *testing.T) {
 func TestDirectoriesThatCannotBeRead(t *testing.T) {
 	lost := errors.New("disk lost")
 	for _, name := range []string{"Chart.yaml", "Chart.lock", ".helmignore", "requirements.yaml", "requirements.lock"} {
-		_, err := bundle.Open(failing{plain.with(files{name: plain[name]}).tree(), name, lost}, ".", artifact.Limits{})
+		_, err := bundle.Open(failingFS{plain.with(files{name: plain[name]}).tree(), name, lost}, ".", artifact.Limits{})
 		if !errors.Is(err, lost) || errors.Is(err, bundle.ErrChart) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// failing is a tree in which one file cannot be opened.
-type failing struct {
+// failingFS is a tree in which one file cannot be opened.
+type failingFS struct {
 	fstest.MapFS
 	name string
 	err  error
 }
 
-func (f failing) Open(name string) (fs.File, error) {
+func (f failingFS) Open(name string) (fs.File, error) {
 	if name == f.name {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: f.err}
 	}
 	return f.MapFS.Open(name)
 }
 
-func (f failing) ReadFile(name string) ([]byte, error) {
+func (f failingFS) ReadFile(name string) ([]byte, error) {
 	if name == f.name {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: f.err}
 	}
@@ -121,17 +121,17 @@ func TestTheLockIsThatOfTheVersionOfTheFormat(t *testing.T) {
 	}
 }
 
-// small returns a chart with only a name and a version.
-func small(name, version string) files {
+// smallChart returns a chart with only a name and a version.
+func smallChart(name, version string) files {
 	return files{"Chart.yaml": fmt.Sprintf("apiVersion: v2\nname: %s\nversion: %s\n", name, version)}
 }
 
 func TestVendoredFindsWhatThePackageManagerFinds(t *testing.T) {
 	f := plain.
-		with(small("a", "1.0.0").with(small("deep", "1.0.0").under("charts/deep")).under("charts/a")).
-		with(small("b", "2.0.0").under("charts/any-name")).
+		with(smallChart("a", "1.0.0").with(smallChart("deep", "1.0.0").inDir("charts/deep")).inDir("charts/a")).
+		with(smallChart("b", "2.0.0").inDir("charts/any-name")).
 		with(files{
-			"charts/c-3.0.0.tgz":           string(small("c", "3.0.0").under("c").tgz(t)),
+			"charts/c-3.0.0.tgz":           string(smallChart("c", "3.0.0").inDir("c").tgz(t)),
 			"charts/c-3.0.0.tgz.prov":      "x",
 			"charts/_d/Chart.yaml":         "no chart",
 			"charts/_e.tgz":                "no archive",
@@ -165,7 +165,7 @@ func TestVendoredFindsWhatThePackageManagerFinds(t *testing.T) {
 func TestVendoredRefuses(t *testing.T) {
 	twenty := files{}
 	for i := range 20 {
-		twenty[fmt.Sprintf("charts/%d.tgz", i)] = string(small("a", fmt.Sprintf("%d.0.0", i)).with(files{"x": strings.Repeat("x", 300_000)}).under("a").tgz(t))
+		twenty[fmt.Sprintf("charts/%d.tgz", i)] = string(smallChart("a", fmt.Sprintf("%d.0.0", i)).with(files{"x": strings.Repeat("x", 300_000)}).inDir("a").tgz(t))
 	}
 	for name, c := range map[string]struct {
 		f       files
@@ -175,11 +175,11 @@ func TestVendoredRefuses(t *testing.T) {
 		"a bomb":                      {files{"charts/a.tgz": string(gzipped(t, make([]byte, 40<<20)))}, `"a.tgz"`, false},
 		"bombs together":              {twenty, "5242880 bytes in all archives together", true},
 		"no archive":                  {files{"charts/a.tgz": "x"}, `"a.tgz"`, false},
-		"an archive with a link":      {files{"charts/a.tgz": string(tgz(t, append(small("a", "1.0.0").under("a").entries(), entry{name: "a/Chart.lock", text: "/x", kind: tar.TypeSymlink})...))}, "is a link", true},
+		"an archive with a link":      {files{"charts/a.tgz": string(tgz(t, append(smallChart("a", "1.0.0").inDir("a").entries(), entry{name: "a/Chart.lock", text: "/x", kind: tar.TypeSymlink})...))}, "is a link", true},
 		"a directory without a chart": {files{"charts/a/values.yaml": "x"}, `"a"`, false},
 		"a file":                      {files{"charts/README.md": "x"}, `"README.md"`, false},
-		"a directory named .tgz":      {small("a", "1.0.0").under("charts/a.tgz"), `"a.tgz"`, false},
-		"a name that leads out":       {small("../a", "1.0.0").under("charts/a"), "field name", false},
+		"a directory named .tgz":      {smallChart("a", "1.0.0").inDir("charts/a.tgz"), `"a.tgz"`, false},
+		"a name that leads out":       {smallChart("../a", "1.0.0").inDir("charts/a"), "field name", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := plain.with(c.f)
@@ -258,7 +258,7 @@ func TestTheVersionIsReplacedWhereItStands(t *testing.T) {
 			out := pack(t, files{"Chart.yaml": c.text}.open(t), bundle.Edit{Version: v})
 			a := read(t, out)
 			testenv.Equal(t, a.Metadata.Version, v, "version")
-			testenv.Equal(t, all(t, a.Files)["Chart.yaml"], c.want)
+			testenv.Equal(t, readFiles(t, a.Files)["Chart.yaml"], c.want)
 		})
 	}
 }
@@ -276,7 +276,7 @@ func TestAVersionThatIsNoneIsRefused(t *testing.T) {
 // releases.
 func TestTheTarStreamIsPinned(t *testing.T) {
 	const want = "e5050daa2d1c2465f53ace55f788df08e783b091db5e144d8d9d38e597fe174d"
-	out := pack(t, plain.open(t), bundle.Edit{Version: "1.2.3+4", Values: []byte("a: 2\n"), Charts: []*bundle.Chart{small("sub", "0.1.0").open(t)}})
+	out := pack(t, plain.open(t), bundle.Edit{Version: "1.2.3+4", Values: []byte("a: 2\n"), Charts: []*bundle.Chart{smallChart("sub", "0.1.0").open(t)}})
 	testenv.Equal(t, fmt.Sprintf("%x", sha256.Sum256(ungzip(t, out))), want)
 	r := tar.NewReader(bytes.NewReader(ungzip(t, out)))
 	var names []string

@@ -55,7 +55,7 @@ func (c *Chart) Pack(ctx context.Context, w io.Writer, e Edit) (artifact.Report,
 	}()
 	report, err := artifact.Pack(ctx, io.MultiWriter(w, pipe), artifact.Mount(fstest.MapFS{}, c.Metadata.Name, tree))
 	if err == nil && len(report.LeftOut) > 0 {
-		err = irregular(report.LeftOut[0].Name, report.LeftOut[0].Mode)
+		err = irregularError(report.LeftOut[0].Name, report.LeftOut[0].Mode)
 	}
 	pipe.CloseWithError(err)
 	if refused := <-read; refused != nil && !errors.Is(err, refused) {
@@ -75,9 +75,9 @@ func (c *Chart) Pack(ctx context.Context, w io.Writer, e Edit) (artifact.Report,
 //
 // Everything in charts/ must be a chart. Errors wrap [ErrChart], or are those of the trees.
 func (c *Chart) With(e Edit) (fs.FS, error) {
-	tree, err := c.edited(e)
+	tree, err := c.withReplacedFiles(e)
 	if err == nil {
-		tree, err = c.furnished(tree, e)
+		tree, err = c.withCharts(tree, e)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("edit chart %q: %w", c.Metadata.Name, err)
@@ -85,8 +85,8 @@ func (c *Chart) With(e Edit) (fs.FS, error) {
 	return tree, nil
 }
 
-// edited returns the files of c with the Chart.yaml and the values of e.
-func (c *Chart) edited(e Edit) (fs.FS, error) {
+// withReplacedFiles returns the files of c with the Chart.yaml and the values of e.
+func (c *Chart) withReplacedFiles(e Edit) (fs.FS, error) {
 	over := fstest.MapFS{}
 	values, err := c.Values()
 	if err != nil {
@@ -116,8 +116,8 @@ func (c *Chart) edited(e Edit) (fs.FS, error) {
 	return artifact.Mount(c.Files, ".", over), nil
 }
 
-// furnished returns tree, the files of c, with the further charts of e.
-func (c *Chart) furnished(tree fs.FS, e Edit) (fs.FS, error) {
+// withCharts returns tree, the files of c, with the further charts of e.
+func (c *Chart) withCharts(tree fs.FS, e Edit) (fs.FS, error) {
 	there, err := c.Vendored(e.Limits)
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (c *Chart) furnished(tree fs.FS, e Edit) (fs.FS, error) {
 	for _, further := range charts {
 		m := further.Metadata
 		dir := path.Join(chartsDir, m.Name)
-		if passedOver(m.Name) || path.Ext(dir) == ".tgz" {
+		if isSkippedName(m.Name) || path.Ext(dir) == ".tgz" {
 			return nil, fmt.Errorf("%w: the package manager finds no chart named %q in %s/", ErrChart, m.Name, chartsDir)
 		}
 		if versions[m.Name] > 1 {
@@ -180,7 +180,7 @@ func setVersion(text []byte, version string) ([]byte, error) {
 		return nil, fmt.Errorf("version %.120q: %w", version, err)
 	}
 	var before, after map[string]any
-	if err := decode(text, &before, digits); err != nil {
+	if err := decode(text, &before, keepDigits); err != nil {
 		return nil, invalid(chartFile, err)
 	}
 	edited := versionLine.ReplaceAll(text, []byte("${1}"+version))
@@ -190,7 +190,7 @@ func setVersion(text []byte, version string) ([]byte, error) {
 			want[name] = value
 		}
 	}
-	if decode(edited, &after, digits) != nil || !reflect.DeepEqual(want, after) {
+	if decode(edited, &after, keepDigits) != nil || !reflect.DeepEqual(want, after) {
 		var err error
 		if edited, err = yaml2.Marshal(want); err != nil {
 			return nil, invalid(chartFile, err)

@@ -24,20 +24,20 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// loaded is a chart as the package manager loads it, for comparison.
-type loaded struct {
+// loadedChart is a chart as the package manager loads it, for comparison.
+type loadedChart struct {
 	Metadata  *chart.Metadata
 	Lock      *chart.Lock
 	Values    map[string]any
 	Schema    string
 	Templates files
 	Files     files
-	Charts    map[string]loaded
+	Charts    map[string]loadedChart
 }
 
-func seen(c *chart.Chart) loaded {
-	l := loaded{Metadata: c.Metadata, Lock: c.Lock, Values: c.Values, Schema: string(c.Schema),
-		Templates: files{}, Files: files{}, Charts: map[string]loaded{}}
+func asLoaded(c *chart.Chart) loadedChart {
+	l := loadedChart{Metadata: c.Metadata, Lock: c.Lock, Values: c.Values, Schema: string(c.Schema),
+		Templates: files{}, Files: files{}, Charts: map[string]loadedChart{}}
 	for _, f := range c.Templates {
 		l.Templates[f.Name] = string(f.Data)
 	}
@@ -45,17 +45,17 @@ func seen(c *chart.Chart) loaded {
 		l.Files[f.Name] = string(f.Data)
 	}
 	for _, d := range c.Dependencies() {
-		l.Charts[d.Name()+" "+d.Metadata.Version] = seen(d)
+		l.Charts[d.Name()+" "+d.Metadata.Version] = asLoaded(d)
 	}
 	return l
 }
 
-// same fails unless both charts look the same to the package manager.
-func same(t *testing.T, got, want *chart.Chart) {
+// requireSame fails unless both charts look the same to the package manager.
+func requireSame(t *testing.T, got, want *chart.Chart) {
 	t.Helper()
-	a, err := json.MarshalIndent(seen(got), "", " ")
+	a, err := json.MarshalIndent(asLoaded(got), "", " ")
 	must(t, err)
-	b, err := json.MarshalIndent(seen(want), "", " ")
+	b, err := json.MarshalIndent(asLoaded(want), "", " ")
 	must(t, err)
 	if !bytes.Equal(a, b) {
 		t.Errorf("the archive is\n%s\nwant\n%s", a, b)
@@ -82,7 +82,7 @@ func TestThePackageManagerSeesInTheArchiveWhatItSeesInTheDirectory(t *testing.T)
 			out := pack(t, f.open(t), bundle.Edit{})
 			got, err := loader.LoadArchive(bytes.NewReader(out))
 			must(t, err)
-			same(t, got, want)
+			requireSame(t, got, want)
 
 			a, err := bundle.ReadArchive(bytes.NewReader(out), spools(t))
 			must(t, err)
@@ -124,13 +124,13 @@ func compatible(t *testing.T) map[string]files {
 			".helmignore":      "\xef\xbb\xbf*.md\r\n",
 			"a.md":             "x",
 		},
-		"umbrella": plain.with(sub.under("charts/sub")).with(files{
-			"charts/other-2.0.0.tgz":      string(other.under("other").tgz(t)),
+		"umbrella": plain.with(sub.inDir("charts/sub")).with(files{
+			"charts/other-2.0.0.tgz":      string(other.inDir("other").tgz(t)),
 			"charts/other-2.0.0.tgz.prov": "signed",
 			"charts/_skipped/x":           "x",
 			"charts/.gitkeep":             "",
 		}),
-		"nested umbrella": plain.with(sub.with(other.under("charts/other")).under("charts/sub")),
+		"nested umbrella": plain.with(sub.with(other.inDir("charts/other")).inDir("charts/sub")),
 		"ignore file": plain.with(files{
 			".helmignore":      "*.md\n/files/\ntests/\n# nothing\n.git\n",
 			"docs/a.md":        "x",
@@ -172,14 +172,14 @@ func TestThePackageManagerSeesTheEdit(t *testing.T) {
 		"Chart.yaml":  "apiVersion: v2\nname: whole\nversion: v1.0.0+old\ndependencies:\n- {name: a, version: 1.x, repository: x}\n- {name: a, version: 2.x, repository: x, alias: b}\n- {name: c, version: 1.x, repository: x}\n",
 		".helmignore": "charts/\n*.md\n",
 	})
-	a1, a2 := small("a", "1.0.0").with(files{"templates/x.yaml": "x"}), small("a", "2.0.0")
-	c := read(t, small("c", "1.0.0+x").under("any").tgz(t))
+	a1, a2 := smallChart("a", "1.0.0").with(files{"templates/x.yaml": "x"}), smallChart("a", "2.0.0")
+	c := read(t, smallChart("c", "1.0.0+x").inDir("any").tgz(t))
 	edit := bundle.Edit{Version: "1.0.0+new", Values: []byte("x: 1\n"), Charts: []*bundle.Chart{a1.open(t), a2.open(t), a1.open(t), c}}
 	out := pack(t, whole.open(t), edit)
 	got, err := loader.LoadArchive(bytes.NewReader(out))
 	must(t, err)
 
-	f := whole.with(a1.under("charts/a-1.0.0")).with(a2.under("charts/a-2.0.0")).with(small("c", "1.0.0+x").under("charts/c"))
+	f := whole.with(a1.inDir("charts/a-1.0.0")).with(a2.inDir("charts/a-2.0.0")).with(smallChart("c", "1.0.0+x").inDir("charts/c"))
 	f["Chart.yaml"] = strings.Replace(f["Chart.yaml"], "v1.0.0+old", "1.0.0+new", 1)
 	f["values.yaml"] = "x: 1\n"
 	f[".helmignore"] = "*.md\n"
@@ -190,17 +190,17 @@ func TestThePackageManagerSeesTheEdit(t *testing.T) {
 			file.Data = []byte(whole[".helmignore"])
 		}
 	}
-	same(t, got, want)
+	requireSame(t, got, want)
 }
 
-func TestChartsThatAreThereStay(t *testing.T) {
-	there := plain.with(small("a", "1.0.0").with(files{"there": ""}).under("charts/a")).with(files{"charts/b.tgz": string(small("b", "1.0.0").under("b").tgz(t))})
-	out := read(t, pack(t, there.open(t), bundle.Edit{Charts: []*bundle.Chart{small("a", "1.0.0").open(t), small("b", "1.0.0").open(t)}}))
-	testenv.Equal(t, all(t, out.Files), there)
+func TestPackKeepsPresentCharts(t *testing.T) {
+	there := plain.with(smallChart("a", "1.0.0").with(files{"there": ""}).inDir("charts/a")).with(files{"charts/b.tgz": string(smallChart("b", "1.0.0").inDir("b").tgz(t))})
+	out := read(t, pack(t, there.open(t), bundle.Edit{Charts: []*bundle.Chart{smallChart("a", "1.0.0").open(t), smallChart("b", "1.0.0").open(t)}}))
+	testenv.Equal(t, readFiles(t, out.Files), there)
 }
 
 func TestPackRefuses(t *testing.T) {
-	a := small("a", "1.0.0")
+	a := smallChart("a", "1.0.0")
 	lost := errors.New("disk lost")
 	ended, end := context.WithCancelCause(t.Context())
 	end(lost)
@@ -216,12 +216,12 @@ func TestPackRefuses(t *testing.T) {
 		"values that are no map":               {c: plain.open(t), e: bundle.Edit{Values: []byte("[1]")}, says: "values.yaml"},
 		"values of the chart that are no map":  {c: plain.with(files{"values.yaml": "[1]"}).open(t), says: "values.yaml"},
 		"values of the chart that are no YAML": {c: plain.with(files{"values.yaml": "a: ["}).open(t), says: "values.yaml"},
-		"a directory that is another chart":    {c: plain.with(small("x", "1.0.0").under("charts/a")).open(t), e: bundle.Edit{Charts: []*bundle.Chart{a.open(t)}}, says: "charts/a"},
+		"a directory that is another chart":    {c: plain.with(smallChart("x", "1.0.0").inDir("charts/a")).open(t), e: bundle.Edit{Charts: []*bundle.Chart{a.open(t)}}, says: "charts/a"},
 		"an empty directory in its place":      {c: plain.with(files{"charts/a/x.prov": ""}).open(t), e: bundle.Edit{Charts: []*bundle.Chart{a.open(t)}}, says: "charts/a"},
-		"two charts in one place":              {c: plain.open(t), e: bundle.Edit{Charts: []*bundle.Chart{a.open(t), small("a", "2.0.0").open(t), small("a-1.0.0", "1.0.0").open(t)}}, says: "charts/a-1.0.0 is not a-1.0.0 1.0.0: rename it"},
-		"places that are taken, told in order": {c: plain.with(small("x", "1.0.0").under("charts/a")).with(small("y", "1.0.0").under("charts/b")).open(t), e: bundle.Edit{Charts: []*bundle.Chart{small("b", "1.0.0").open(t), a.open(t)}}, says: "charts/a is not a 1.0.0"},
-		"a chart that would be passed over":    {c: plain.open(t), e: bundle.Edit{Charts: []*bundle.Chart{small("_a", "1.0.0").open(t)}}, says: "finds no chart"},
-		"a chart with the name of an archive":  {c: plain.open(t), e: bundle.Edit{Charts: []*bundle.Chart{small("a.tgz", "1.0.0").open(t)}}, says: "finds no chart"},
+		"two charts in one place":              {c: plain.open(t), e: bundle.Edit{Charts: []*bundle.Chart{a.open(t), smallChart("a", "2.0.0").open(t), smallChart("a-1.0.0", "1.0.0").open(t)}}, says: "charts/a-1.0.0 is not a-1.0.0 1.0.0: rename it"},
+		"places that are taken, told in order": {c: plain.with(smallChart("x", "1.0.0").inDir("charts/a")).with(smallChart("y", "1.0.0").inDir("charts/b")).open(t), e: bundle.Edit{Charts: []*bundle.Chart{smallChart("b", "1.0.0").open(t), a.open(t)}}, says: "charts/a is not a 1.0.0"},
+		"a chart that would be passed over":    {c: plain.open(t), e: bundle.Edit{Charts: []*bundle.Chart{smallChart("_a", "1.0.0").open(t)}}, says: "finds no chart"},
+		"a chart with the name of an archive":  {c: plain.open(t), e: bundle.Edit{Charts: []*bundle.Chart{smallChart("a.tgz", "1.0.0").open(t)}}, says: "finds no chart"},
 		"a file above the limit":               {c: plain.with(files{"files/x": big(6)}).open(t), says: "5242880 bytes"},
 		"values above the limit":               {c: plain.open(t), e: bundle.Edit{Values: []byte("a: " + big(0) + strings.Repeat("x", 5<<20))}, says: "5242880 bytes"},
 		"a file above a given limit":           {c: plain.open(t), e: bundle.Edit{Limits: artifact.Limits{FileBytes: 60}}, says: "60 bytes"},
@@ -233,7 +233,7 @@ func TestPackRefuses(t *testing.T) {
 		"an end":                               {ctx: ended, c: plain.open(t), want: lost},
 		"a writer that fails":                  {w: failingWriter{lost}, c: plain.open(t), want: lost},
 		"a spool that fails":                   {c: plain.open(t), e: bundle.Edit{Limits: artifact.Limits{Temp: func() (*os.File, error) { return nil, lost }}}, want: lost},
-		"a further chart that cannot be read":  {c: plain.open(t), e: bundle.Edit{Charts: []*bundle.Chart{{Metadata: a.open(t).Metadata, Files: failing{a.tree(), "Chart.yaml", lost}}}}, want: lost},
+		"a further chart that cannot be read":  {c: plain.open(t), e: bundle.Edit{Charts: []*bundle.Chart{{Metadata: a.open(t).Metadata, Files: failingFS{a.tree(), "Chart.yaml", lost}}}}, want: lost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.ctx == nil {

@@ -38,8 +38,8 @@ func (f files) with(more files) files {
 	return all
 }
 
-// under returns f below dir.
-func (f files) under(dir string) files {
+// inDir returns f below dir.
+func (f files) inDir(dir string) files {
 	moved := files{}
 	for name, text := range f {
 		moved[dir+"/"+name] = text
@@ -133,8 +133,8 @@ func pack(t testing.TB, c *bundle.Chart, e bundle.Edit) []byte {
 	return out.Bytes()
 }
 
-// all reads every file of tree.
-func all(t testing.TB, tree fs.FS) files {
+// readFiles reads every file of tree.
+func readFiles(t testing.TB, tree fs.FS) files {
 	t.Helper()
 	f := files{}
 	must(t, fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
@@ -170,23 +170,23 @@ func read(t testing.TB, data []byte) *bundle.Chart {
 	return a
 }
 
-// meaning returns, as JSON, how the package manager combines texts of values that are given
+// helmValues returns, as JSON, how the package manager combines texts of values that are given
 // one by one.
-func meaning(texts ...string) (string, error) {
+func helmValues(texts ...string) (string, error) {
 	all := map[string]any{}
 	for _, text := range texts {
 		m := map[string]any{}
 		if err := yaml.Unmarshal([]byte(strings.TrimPrefix(text, "\xef\xbb\xbf")), &m); err != nil {
 			return "", err
 		}
-		all = laidOver(all, m)
+		all = mergeMaps(all, m)
 	}
 	out, err := json.Marshal(all)
 	return string(out), err
 }
 
-// laidOver returns lower merged with upper, whose values win.
-func laidOver(lower, upper map[string]any) map[string]any {
+// mergeMaps returns lower merged with upper, whose values win.
+func mergeMaps(lower, upper map[string]any) map[string]any {
 	out := map[string]any{}
 	for k, v := range lower {
 		out[k] = v
@@ -194,7 +194,7 @@ func laidOver(lower, upper map[string]any) map[string]any {
 	for k, v := range upper {
 		a, isA := out[k].(map[string]any)
 		if b, isB := v.(map[string]any); isA && isB {
-			v = laidOver(a, b)
+			v = mergeMaps(a, b)
 		}
 		out[k] = v
 	}
@@ -245,9 +245,9 @@ func TestMerge(t *testing.T) {
 			if c.want != "" && got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
 			}
-			a, err := meaning(got)
+			a, err := helmValues(got)
 			must(t, err)
-			b, err := meaning(c.texts...)
+			b, err := helmValues(c.texts...)
 			must(t, err)
 			testenv.Equal(t, a, b, "its meaning")
 			testenv.Equal(t, merge(t, got), got, "merged again")

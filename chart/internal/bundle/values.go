@@ -59,7 +59,7 @@ func Merge(texts ...[]byte) ([]byte, error) {
 // parseValues reads one text of values.
 func parseValues(text []byte) (map[string]any, error) {
 	var v any
-	if err := decode(text, &v, digits); err != nil {
+	if err := decode(text, &v, keepDigits); err != nil {
 		return nil, err
 	}
 	m, ok := v.(map[string]any)
@@ -88,19 +88,19 @@ func decode(text []byte, into any, options ...yaml.JSONOpt) error {
 		return fmt.Errorf("it has more than %d bytes", textBytes)
 	}
 	if err := document.CheckYAML(text, aliasBytes); err != nil {
-		return problem(err)
+		return decodeError(err)
 	}
-	return problem(yaml.Unmarshal(text, into, options...))
+	return decodeError(yaml.Unmarshal(text, into, options...))
 }
 
-// digits keeps all digits of integers.
-func digits(d *json.Decoder) *json.Decoder {
+// keepDigits keeps all digits of integers.
+func keepDigits(d *json.Decoder) *json.Decoder {
 	d.UseNumber()
 	return d
 }
 
-// problem returns the message of a decoder without the content that it quotes.
-func problem(err error) error {
+// decodeError returns the message of a decoder without the content that it quotes.
+func decodeError(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -141,7 +141,7 @@ func ask[T any](ctx context.Context, c *Client, operation string, r call.Request
 func (p *Problem) Error() string { return call.Status(p.Status, p.Reason) }
 
 // Transient reports whether a retry may succeed.
-func (p *Problem) Transient() bool { return retry.Status(p.Status) }
+func (p *Problem) Transient() bool { return retry.IsRetryable(p.Status) }
 
 // Watch calls each with the gates that f selects, and then with every change of
 // one of them or of a run. If the connection breaks, Watch connects again and calls

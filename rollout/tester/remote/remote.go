@@ -126,7 +126,7 @@ func (s *Servers) server(text, configured string) (server, error) {
 	if err != nil {
 		return server{}, err
 	}
-	host := zone.Name(u.Hostname())
+	host := zone.NormalizeHost(u.Hostname())
 	ip, err := netip.ParseAddr(host)
 	to := server{url: u, literal: err == nil}
 	if own, err := parse(configured); err == nil && origin.Of(own) == origin.Of(u) {
@@ -137,7 +137,7 @@ func (s *Servers) server(text, configured string) (server, error) {
 		if err != nil {
 			name, port = entry, ""
 		}
-		name = zone.Name(strings.Trim(name, "[]"))
+		name = zone.NormalizeHost(strings.Trim(name, "[]"))
 		if port != "" && !strings.HasSuffix(origin.Of(u), ":"+port) {
 			continue
 		}

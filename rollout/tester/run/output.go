@@ -192,7 +192,7 @@ func public(name, value string, secrets []string) string {
 	if value != "" && private.MatchString(name) && !reference.MatchString(name) {
 		return redact.Mask
 	}
-	value = redact.Tail(cut(redact.Secrets(value, secrets...), 4*valueMax), secrets...)
+	value = redact.MaskPartialEnd(cut(redact.Secrets(value, secrets...), 4*valueMax), secrets...)
 	var object map[string]string
 	if strings.HasPrefix(strings.TrimSpace(value), "{") && json.Unmarshal([]byte(value), &object) == nil {
 		for name, inner := range object {

@@ -24,7 +24,7 @@ func TestAccount(t *testing.T) {
 		user      string
 	}{
 		"bucket":           {role, bucket, []string{token, "at sts.eu-west-1.amazonaws.com", "sts " + role + session}, "", user},
-		"token service":    {role, bucket + "?sts=https://" + elsewhere, []string{token, "at " + elsewhere, "sts " + role + strings.Replace(session, "west", "central", 1)}, "", user},
+		"token service":    {role, bucket + "?sts=https://" + otherIssuer, []string{token, "at " + otherIssuer, "sts " + role + strings.Replace(session, "west", "central", 1)}, "", user},
 		"repository":       {role, repository, []string{token, "at sts.eu-west-1.amazonaws.com", "sts " + role + session}, "", user + "%session-canary-1"},
 		"no annotation":    {"", bucket, nil, "service account default/robot: |annotation " + roleKey + ": want the ARN", ""},
 		"no role":          {"arn:aws:iam::123456789012:user/reader", bucket, nil, "annotation " + roleKey + ": want the ARN", ""},
@@ -44,15 +44,15 @@ func TestAccount(t *testing.T) {
 			w.Serve(func(rw http.ResponseWriter, r *http.Request) {
 				w.Note("at %s", r.Host)
 				w.sts(rw, r)
-			}, "sts.eu-west-1.amazonaws.com", elsewhere)
+			}, "sts.eu-west-1.amazonaws.com", otherIssuer)
 			p, account := &aws.Provider{Now: w.Clock.Now}, w.Account(roleKey, c.role)
-			got, err := w.Enter(p.Login, "aws", c.url, account)
+			got, err := w.LogIn(p.Login, "aws", c.url, account)
 			if c.say != "" {
-				logintest.Run{Reason: "x", Err: err}.Fails(t, "x", c.say)
+				logintest.Run{Reason: "x", Err: err}.RequireFailure(t, "x", c.say)
 			} else if err != nil || got.Username != c.user {
 				t.Fatalf("%+v, %v", got, err)
 			}
-			asked := w.Asked
+			asked := w.Requests
 			if name == "refused" { // the SDK retries, since an identity token may be too new
 				asked = asked[:min(3, len(asked))]
 			}
@@ -60,14 +60,14 @@ func TestAccount(t *testing.T) {
 			if c.say != "" {
 				return
 			}
-			if _, err := w.Enter(p.Login, "aws", c.url, account); err != nil || len(w.Asked) != len(c.asked) {
-				t.Errorf("%v; asked %q", err, w.Asked)
+			if _, err := w.LogIn(p.Login, "aws", c.url, account); err != nil || len(w.Requests) != len(c.asked) {
+				t.Errorf("%v; asked %q", err, w.Requests)
 			}
-			_, err = w.Enter(p.Login, "aws", c.url, w.Account(roleKey, role+"2"))
-			if err != nil || w.Asks(role+"2") == nil {
-				t.Errorf("%v; asked %q: the account has another role now", err, w.Asked)
+			_, err = w.LogIn(p.Login, "aws", c.url, w.Account(roleKey, role+"2"))
+			if err != nil || w.RequestsContaining(role+"2") == nil {
+				t.Errorf("%v; asked %q: the account has another role now", err, w.Requests)
 			}
-			w.Tunnels("")
+			w.RequireTunnels("")
 		})
 	}
 }
@@ -80,7 +80,7 @@ func TestAccountAtRegistry(t *testing.T) {
 	p := &aws.Provider{Now: w.Clock.Now}
 	w.key = "ASIAEXAMPLE1"
 	for i, role := range []string{"a", "a", "b"} {
-		c, err := w.Enter(p.Login, "aws", "oci://"+registry+"/acme/app", w.Account(roleKey, "arn:aws:iam::123456789012:role/"+role))
+		c, err := w.LogIn(p.Login, "aws", "oci://"+registry+"/acme/app", w.Account(roleKey, "arn:aws:iam::123456789012:role/"+role))
 		if want := password([]int{1, 1, 2}[i]); err != nil || c.Password != want {
 			t.Errorf("%s: %+v, %v, want %s", role, c, err, want)
 		}

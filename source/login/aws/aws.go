@@ -83,10 +83,10 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 		return source.Credential{}, err
 	}
 	defer client.CloseIdleConnections()
-	if at.service == registry || at.service == gallery {
+	if at.service == registry || at.service == publicRegistry {
 		return p.registryCredential(ctx, client, at, account)
 	}
-	keys, err := p.identify(ctx, client, at, account)
+	keys, err := p.accessKeys(ctx, client, at, account)
 	if err != nil || at.service == buckets {
 		return keys, err
 	}
@@ -99,15 +99,15 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 	return c, nil
 }
 
-// identify returns the keys of an account, or of the program, as a credential for buckets.
-func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoint, account *source.Account) (source.Credential, error) {
-	return p.keys.Get(ctx, p.Now, at.region+" "+at.issuer+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
+// accessKeys returns the keys of an account, or of the program, as a credential for buckets.
+func (p *Provider) accessKeys(ctx context.Context, client *http.Client, at endpoint, account *source.Account) (source.Credential, error) {
+	return p.keys.Get(ctx, p.Now, at.region+" "+at.issuer+exchange.AccountKey(account), func(ctx context.Context) (source.Credential, error) {
 		var keys aws.Credentials
-		err := p.belongs(at.region, account)
+		err := p.checkPartition(at.region, account)
 		if err == nil && account != nil {
-			keys, err = p.assume(ctx, exchange.Until(ctx, client), at, account)
+			keys, err = p.assume(ctx, exchange.WithContext(ctx, client), at, account)
 		} else if err == nil {
-			if keys, err = p.retrieve(ctx, exchange.Until(ctx, client), at); err != nil {
+			if keys, err = p.retrieve(ctx, exchange.WithContext(ctx, client), at); err != nil {
 				err = p.explain(ctx, "get the keys of this program", err, nil)
 			}
 		}
@@ -125,12 +125,12 @@ func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoin
 // registryCredential returns a credential for the registries at an endpoint. If ECR refuses
 // the keys, they are not used again.
 func (p *Provider) registryCredential(ctx context.Context, client *http.Client, at endpoint, account *source.Account) (source.Credential, error) {
-	return p.tokens.Get(ctx, p.Now, fmt.Sprint(at)+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
-		keys, err := p.identify(ctx, client, at, account)
+	return p.tokens.Get(ctx, p.Now, fmt.Sprint(at)+exchange.AccountKey(account), func(ctx context.Context) (source.Credential, error) {
+		keys, err := p.accessKeys(ctx, client, at, account)
 		if err != nil {
 			return source.Credential{}, err
 		}
-		text, expires, err := ask(ctx, at, credentials.NewStaticCredentialsProvider(keys.Username, keys.Password, keys.Token), through(client))
+		text, expires, err := requestToken(ctx, at, credentials.NewStaticCredentialsProvider(keys.Username, keys.Password, keys.Token), withClient(client))
 		if err != nil {
 			if err = p.explain(ctx, "get a token of "+at.service, err, account, keys.Password, keys.Token); errors.Is(err, source.ErrProvider) {
 				keys.Refused()
@@ -143,9 +143,9 @@ func (p *Provider) registryCredential(ctx context.Context, client *http.Client, 
 	})
 }
 
-// ask requests an authorization token from a service. The SDK's rules for the region decide
+// requestToken requests an authorization token from a service. The SDK's rules for the region decide
 // the endpoint; neither the environment nor a profile can change it.
-func ask(ctx context.Context, at endpoint, keys aws.CredentialsProvider, sender func(*middleware.Stack) error) (token *string, expires *time.Time, err error) {
+func requestToken(ctx context.Context, at endpoint, keys aws.CredentialsProvider, sender func(*middleware.Stack) error) (token *string, expires *time.Time, err error) {
 	fips, dual := aws.FIPSEndpointStateUnset, aws.DualStackEndpointStateUnset
 	if at.fips {
 		fips = aws.FIPSEndpointStateEnabled
@@ -153,7 +153,7 @@ func ask(ctx context.Context, at endpoint, keys aws.CredentialsProvider, sender 
 	if at.dual {
 		dual = aws.DualStackEndpointStateEnabled
 	}
-	if at.service == gallery {
+	if at.service == publicRegistry {
 		o := ecrpublic.Options{Region: at.region, Credentials: keys, RetryMaxAttempts: attempts, APIOptions: []func(*middleware.Stack) error{sender}}
 		o.EndpointOptions.UseDualStackEndpoint = dual
 		out, err := ecrpublic.New(o).GetAuthorizationToken(ctx, nil)
@@ -240,11 +240,11 @@ func (p *Provider) retrieve(ctx context.Context, client *http.Client, at endpoin
 		config.WithDefaultRegion(at.region),
 		config.WithRetryMaxAttempts(attempts),
 		config.WithLogger(logging.Nop{}), // errors say what matters
-		config.WithAPIOptions([]func(*middleware.Stack) error{through(client)}),
+		config.WithAPIOptions([]func(*middleware.Stack) error{withClient(client)}),
 	}
 	if at.issuer != "" {
 		options = append(options, config.WithRegion(at.region),
-			config.WithAPIOptions([]func(*middleware.Stack) error{issuedBy(at.issuer)}))
+			config.WithAPIOptions([]func(*middleware.Stack) error{withTokenService(at.issuer)}))
 	}
 	c, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
@@ -257,11 +257,11 @@ func (p *Provider) retrieve(ctx context.Context, client *http.Client, at endpoin
 	if err != nil {
 		return aws.Credentials{}, err
 	}
-	return inRole(ctx, c, p.env().Value("AWS_ROLE_ARN"), cmp.Or(p.env().Value("AWS_ROLE_SESSION_NAME"), "headgate"), token)
+	return assumeWithToken(ctx, c, p.env().Value("AWS_ROLE_ARN"), cmp.Or(p.env().Value("AWS_ROLE_SESSION_NAME"), "headgate"), token)
 }
 
-// inRole assumes a role with an identity token.
-func inRole(ctx context.Context, c aws.Config, role, session, token string) (aws.Credentials, error) {
+// assumeWithToken assumes a role with an identity token.
+func assumeWithToken(ctx context.Context, c aws.Config, role, session, token string) (aws.Credentials, error) {
 	c.Credentials = aws.AnonymousCredentials{}
 	return stscreds.NewWebIdentityRoleProvider(sts.NewFromConfig(c), role, identityToken(token), func(o *stscreds.WebIdentityRoleOptions) {
 		o.RoleSessionName = session
@@ -279,22 +279,22 @@ func (p *Provider) assume(ctx context.Context, client *http.Client, at endpoint,
 	if err != nil {
 		return aws.Credentials{}, err
 	}
-	c := aws.Config{Region: at.region, RetryMaxAttempts: attempts, Logger: logging.Nop{}, APIOptions: []func(*middleware.Stack) error{through(client)}}
+	c := aws.Config{Region: at.region, RetryMaxAttempts: attempts, Logger: logging.Nop{}, APIOptions: []func(*middleware.Stack) error{withClient(client)}}
 	if at.issuer != "" {
-		c.APIOptions = append(c.APIOptions, issuedBy(at.issuer))
+		c.APIOptions = append(c.APIOptions, withTokenService(at.issuer))
 	}
 	session := account.Name + "." + account.Namespace + "." + at.region + ".fluxcd.io" // as the reference has it
-	keys, err := inRole(ctx, c, account.Annotations[roleAnnotation], session[:min(len(session), 64)], token)
+	keys, err := assumeWithToken(ctx, c, account.Annotations[roleAnnotation], session[:min(len(session), 64)], token)
 	if err != nil {
 		err = p.explain(ctx, "assume the role of service account "+account.Namespace+"/"+account.Name, err, account, token)
 	}
 	return keys, err
 }
 
-// through sends every request of the SDK through client, as the last step of the middleware
+// withClient sends every request of the SDK through client, as the last step of the middleware
 // stack. The SDK does not use the client of its configuration for the credentials of
 // containers, and rejects it together with AWS_CA_BUNDLE.
-func through(client *http.Client) func(*middleware.Stack) error {
+func withClient(client *http.Client) func(*middleware.Stack) error {
 	sender := smithyhttp.NewClientHandlerWithOptions(client)
 	return func(stack *middleware.Stack) error {
 		return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("headgate",
@@ -305,9 +305,9 @@ func through(client *http.Client) func(*middleware.Stack) error {
 	}
 }
 
-// issuedBy makes the SDK use host as the token service. Other services keep their
+// withTokenService makes the SDK use host as the token service. Other services keep their
 // endpoints.
-func issuedBy(host string) func(*middleware.Stack) error {
+func withTokenService(host string) func(*middleware.Stack) error {
 	const before = "ResolveEndpointV2"
 	return func(stack *middleware.Stack) error {
 		if _, found := stack.Finalize.Get(before); !found {
@@ -334,10 +334,10 @@ func (p *Provider) hasRole() bool {
 		(p.env().Has("AWS_WEB_IDENTITY_TOKEN_FILE") || p.env().Has(exchange.JobVariables...))
 }
 
-// belongs returns an error if the role of an account, or of this program, must not be
+// checkPartition returns an error if the role of an account, or of this program, must not be
 // assumed in region, because the token service there would receive an identity token that
 // is valid elsewhere.
-func (p *Provider) belongs(region string, account *source.Account) error {
+func (p *Provider) checkPartition(region string, account *source.Account) error {
 	cloud := partitionOf(region).name
 	if account != nil {
 		role, err := exchange.Annotation(account, roleAnnotation, true, roleForm, "the ARN of the role that the account is to assume, as arn:aws:iam::ACCOUNT:role/NAME")
@@ -372,15 +372,15 @@ func (p *Provider) explain(ctx context.Context, what string, err error, account 
 		secrets = append(secrets, p.env().Value(name))
 	}
 	hint := exchange.Advice(account, "AWS")
-	if api, ok := errors.AsType[smithy.APIError](err); ok && refused(api, err) {
-		return fmt.Errorf("%w: %s: %s: %s", source.ErrProvider, exchange.Said(api.ErrorCode()), exchange.Said(api.ErrorMessage(), secrets...), hint)
+	if api, ok := errors.AsType[smithy.APIError](err); ok && isFinal(api, err) {
+		return fmt.Errorf("%w: %s: %s: %s", source.ErrProvider, exchange.CleanText(api.ErrorCode()), exchange.CleanText(api.ErrorMessage(), secrets...), hint)
 	}
-	return fmt.Errorf("%s: %s: %s", what, exchange.Said(err.Error(), secrets...), hint)
+	return fmt.Errorf("%s: %s: %s", what, exchange.CleanText(err.Error(), secrets...), hint)
 }
 
-// refused reports whether a service will give the same answer again: it did not throttle
+// isFinal reports whether a service will give the same answer again: it did not throttle
 // the request, and the failure is not its own.
-func refused(api smithy.APIError, err error) bool {
+func isFinal(api smithy.APIError, err error) bool {
 	if _, often := retry.DefaultThrottleErrorCodes[api.ErrorCode()]; often {
 		return false
 	}
@@ -392,10 +392,10 @@ func refused(api smithy.APIError, err error) bool {
 
 // The services of AWS that a Provider can log in to.
 const (
-	codeCommit = "codecommit"
-	registry   = "ecr"
-	gallery    = "ecr-public"
-	buckets    = "s3"
+	codeCommit     = "codecommit"
+	registry       = "ecr"
+	publicRegistry = "ecr-public"
+	buckets        = "s3"
 )
 
 // An endpoint is a service of AWS in a region.
@@ -448,10 +448,10 @@ var partitions = []partition{
 	{"", "aws", "amazonaws.com", "on.aws"},
 }
 
-// global are the endpoints whose names contain no region, by scheme and host.
-var global = map[[2]string]endpoint{
-	{"oci", "public.ecr.aws"}:     {service: gallery, region: "us-east-1"},
-	{"oci", "ecr-public.aws.com"}: {service: gallery, region: "us-east-1", dual: true},
+// globalEndpoints are the endpoints whose names contain no region, by scheme and host.
+var globalEndpoints = map[[2]string]endpoint{
+	{"oci", "public.ecr.aws"}:     {service: publicRegistry, region: "us-east-1"},
+	{"oci", "ecr-public.aws.com"}: {service: publicRegistry, region: "us-east-1", dual: true},
 	{"s3", "s3.amazonaws.com"}:    {service: buckets, region: "us-east-1"},
 }
 
@@ -470,13 +470,13 @@ func endpointOf(u *url.URL) (endpoint, error) {
 		return at, err
 	}
 	if issuer := u.Query().Get("sts"); issuer != "" {
-		err = at.from(issuer)
+		err = at.setIssuer(issuer)
 	}
 	return at, err
 }
 
-// from sets the token service for the bucket at to the URL issuer.
-func (at *endpoint) from(issuer string) error {
+// setIssuer sets the token service for the bucket at to the URL issuer.
+func (at *endpoint) setIssuer(issuer string) error {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
 		return errNoIssuer
@@ -500,7 +500,7 @@ func (at *endpoint) from(issuer string) error {
 // serviceOf returns the endpoint at u without its query.
 func serviceOf(u *url.URL) (endpoint, error) {
 	host := exchange.Host(u)
-	if at, ok := global[[2]string{u.Scheme, host}]; ok {
+	if at, ok := globalEndpoints[[2]string{u.Scheme, host}]; ok {
 		return at, nil
 	}
 	for _, h := range hosts {

@@ -110,7 +110,7 @@ func keys(n int, expires time.Time) map[string]string {
 
 func TestContainer(t *testing.T) {
 	at, asked := logintest.NewClock(time.Now()), 0
-	u := logintest.ServeHere(t, func(w http.ResponseWriter, r *http.Request) {
+	u := logintest.ServeLoopback(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v1/credentials" || r.Header.Get("Authorization") != "container-canary" {
 			w.WriteHeader(http.StatusForbidden)
 			return
@@ -145,7 +145,7 @@ func TestContainer(t *testing.T) {
 }
 
 func TestInstance(t *testing.T) {
-	u := logintest.ServeHere(t, func(w http.ResponseWriter, r *http.Request) {
+	u := logintest.ServeLoopback(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Method == http.MethodPut && r.URL.Path == "/latest/api/token":
 			w.Header().Set("X-Aws-Ec2-Metadata-Token-Ttl-Seconds", "21600")
@@ -179,14 +179,14 @@ func TestFailures(t *testing.T) {
 		"control characters": {logintest.Answers(200, `{"AccessKeyId":"a\nb","SecretAccessKey":"canary","Token":"canary"}`), false, "no token that can be sent"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", logintest.ServeHere(t, c.answer), "AWS_CONTAINER_AUTHORIZATION_TOKEN", "container-canary")
+			clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", logintest.ServeLoopback(t, c.answer), "AWS_CONTAINER_AUTHORIZATION_TOKEN", "container-canary")
 			_, err := new(aws.Provider).Login(t.Context(), request("https://"+host+"/v1/repos/app"))
 			wantError(t, err, c.configuration, c.say)
 		})
 	}
 	t.Run("huge", func(t *testing.T) {
 		cut := make(chan bool, 8)
-		clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", logintest.ServeHere(t, func(w http.ResponseWriter, r *http.Request) {
+		clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", logintest.ServeLoopback(t, func(w http.ResponseWriter, r *http.Request) {
 			_, err := fmt.Fprint(w, `{"Token":"`+strings.Repeat("x", 32<<20))
 			cut <- err != nil
 		}))
@@ -198,7 +198,7 @@ func TestFailures(t *testing.T) {
 	})
 	t.Run("stall", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		u := logintest.ServeHere(t, logintest.Stall(func() { cancel(errors.New("given up")) }))
+		u := logintest.ServeLoopback(t, logintest.Stall(func() { cancel(errors.New("given up")) }))
 		clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", u)
 		_, err := new(aws.Provider).Login(ctx, request("https://"+host+"/v1/repos/app"))
 		wantError(t, err, false, "given up")
@@ -216,8 +216,8 @@ func wantError(t *testing.T, err error, configuration bool, say string) {
 }
 
 const (
-	elsewhere = "vpce-0a-1b.sts.eu-central-1.vpce.amazonaws.com"
-	arn       = "arn:aws:iam::123456789012:role/reader"
+	otherIssuer = "vpce-0a-1b.sts.eu-central-1.vpce.amazonaws.com"
+	arn         = "arn:aws:iam::123456789012:role/reader"
 )
 
 // TestBuckets gets keys as the credential for buckets, from the requested token service.
@@ -236,10 +236,10 @@ func TestBuckets(t *testing.T) {
 		"session": {[]string{"AWS_ACCESS_KEY_ID", "ASIAEXAMPLE", "AWS_SECRET_ACCESS_KEY", secretKey, "AWS_SESSION_TOKEN", "session-canary"}, bucket,
 			"ASIAEXAMPLE", "session-canary", nil},
 		"web identity": {web, bucket, "ASIAEXAMPLE1", "session-canary-1", []string{"at sts.eu-west-1.amazonaws.com", "sts " + arn + " me"}},
-		"token service": {web, bucket + "?sts=https://" + elsewhere, "ASIAEXAMPLE1", "session-canary-1",
-			[]string{"at " + elsewhere, "sts " + arn + " me"}},
-		"token service and a region": {append(slices.Clip(web), "AWS_REGION", "us-east-1"), bucket + "?sts=https://" + elsewhere, "ASIAEXAMPLE1", "session-canary-1",
-			[]string{"at " + elsewhere, "sts " + arn + " me"}},
+		"token service": {web, bucket + "?sts=https://" + otherIssuer, "ASIAEXAMPLE1", "session-canary-1",
+			[]string{"at " + otherIssuer, "sts " + arn + " me"}},
+		"token service and a region": {append(slices.Clip(web), "AWS_REGION", "us-east-1"), bucket + "?sts=https://" + otherIssuer, "ASIAEXAMPLE1", "session-canary-1",
+			[]string{"at " + otherIssuer, "sts " + arn + " me"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newServices(t)
@@ -247,12 +247,12 @@ func TestBuckets(t *testing.T) {
 			w.Serve(func(rw http.ResponseWriter, r *http.Request) {
 				w.Note("at %s", r.Host)
 				w.sts(rw, r)
-			}, "sts.eu-west-1.amazonaws.com", elsewhere)
+			}, "sts.eu-west-1.amazonaws.com", otherIssuer)
 			got, err := new(aws.Provider).Login(t.Context(), w.Request("aws", c.url))
 			if err != nil || got.Username != c.user || got.Password != secretKey || got.Token != c.session {
 				t.Errorf("%+v, %v", got, err)
 			}
-			testenv.Equal(t, w.Asked, c.asked, "asked")
+			testenv.Equal(t, w.Requests, c.asked, "asked")
 			testenv.Equal(t, got.Expires.IsZero(), c.asked == nil, "expires %s", got.Expires)
 		})
 	}
@@ -319,8 +319,8 @@ func TestFetch(t *testing.T) {
 			if run.Err != nil {
 				t.Fatal(run.Err)
 			}
-			testenv.Equal(t, w.Asked, c.asked, "asked")
-			w.Tunnels("")
+			testenv.Equal(t, w.Requests, c.asked, "asked")
+			w.RequireTunnels("")
 		})
 	}
 }
@@ -359,9 +359,9 @@ func TestFetchFailures(t *testing.T) {
 				c.change(g)
 			}
 			run := w.Fetch(new(aws.Provider).Login, g)
-			run.Fails(t, c.reason, c.say)
-			if c.change != nil && len(w.Asked) > 0 {
-				t.Errorf("asked %q", w.Asked)
+			run.RequireFailure(t, c.reason, c.say)
+			if c.change != nil && len(w.Requests) > 0 {
+				t.Errorf("asked %q", w.Requests)
 			}
 		})
 	}

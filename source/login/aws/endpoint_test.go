@@ -8,11 +8,11 @@ import (
 
 // TestEndpointOf recognises endpoints; TestEndpoints has registries of more partitions.
 func TestEndpointOf(t *testing.T) {
-	logintest.Endpoints(t, endpointOf, map[string]endpoint{
+	logintest.CheckEndpoints(t, endpointOf, map[string]endpoint{
 		"oci://123456789012.dkr.ecr.us-east-1.amazonaws.com:443/a/b/c":         {registry, "us-east-1", false, false, ""},
 		"oci://123456789012.DKR.ECR.us-east-1.AmazonAWS.com/app":               {registry, "us-east-1", false, false, ""},
 		"oci://123456789012.dkr-ecr-fips.us-east-2.on.aws/app":                 {registry, "us-east-2", true, true, ""},
-		"oci://public.ecr.aws/acme/app":                                        {gallery, "us-east-1", false, false, ""},
+		"oci://public.ecr.aws/acme/app":                                        {publicRegistry, "us-east-1", false, false, ""},
 		"https://git-codecommit-fips.us-gov-west-1.amazonaws.com/v1/repos/app": {codeCommit, "us-gov-west-1", true, false, ""},
 		"https://git-codecommit.cn-north-1.amazonaws.com.cn/v1/repos/app":      {codeCommit, "cn-north-1", false, false, ""},
 
@@ -35,8 +35,8 @@ func TestEndpointOf(t *testing.T) {
 	})
 }
 
-// strangers are hosts that look like those of AWS.
-const strangers = `
+// foreignURLs are hosts that look like those of AWS.
+const foreignURLs = `
 oci://evil.com/123456789012.dkr.ecr.us-east-1.amazonaws.com oci://123456789012.dkr.ecr.us-east-1.amazonaws.com.evil.com/app
 oci://evil.com.123456789012.dkr.ecr.us-east-1.amazonaws.com/app oci://123456789012.dkr.ecr.us-east-1.amazonaws.com:8443/app
 oci://123456789012.dkr.ecr.us-east-1.amazonaws.com:/app oci://123456789012.dkr.ecr.us-east-1.amazonaws.com./app
@@ -66,4 +66,4 @@ https://git-codecommit.eu-west-1xamazonaws.com/v1/repos/app https://git-codecomm
 https://git-codecommit.eu-west-1.amazonaws.com.cn/v1/repos/app https://git-codecommit.cn-north-1.amazonaws.com/v1/repos/app
 https://git-codecommit.a.b.amazonaws.com/v1/repos/app https://s3.eu-west-1.amazonaws.com/v1/repos/app https://github.com/acme/app`
 
-func TestStrangers(t *testing.T) { logintest.Strangers(t, endpointOf, strangers) }
+func TestForeignURLs(t *testing.T) { logintest.CheckForeignURLs(t, endpointOf, foreignURLs) }

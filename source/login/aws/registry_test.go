@@ -49,7 +49,7 @@ func (w *registryServices) allow(r *http.Request) bool {
 
 // issue answers GetAuthorizationToken, in the protocol AWS JSON 1.1.
 func (w *registryServices) issue(rw http.ResponseWriter, r *http.Request) {
-	if w.Instead(rw, r) {
+	if w.TryAnswer(rw, r) {
 		return
 	}
 	text, _ := strings.CutPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 Credential=")
@@ -84,16 +84,16 @@ func TestPull(t *testing.T) {
 		"oci://" + registry + "/acme/app": ecr + " AKIDEXAMPLE " + date + "/eu-west-1/ecr/aws4_request AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken",
 		"oci://public.ecr.aws/acme/app":   ecrPublic + " AKIDEXAMPLE " + date + "/us-east-1/ecr-public/aws4_request SpencerFrontendService.GetAuthorizationToken",
 	} {
-		w.Asked = nil
+		w.Requests = nil
 		run := w.Pull((&aws.Provider{Now: w.Clock.Now}).Login, logintest.Artifact("aws", url))
 		if run.Err != nil {
 			t.Errorf("%s: %v", url, run.Err)
 		}
-		if !slices.Equal(w.Asked, []string{want}) || !slices.Contains(run.Secrets, password(w.Issued)) {
-			t.Errorf("%s: asked %q, want %q once; or the token is not kept secret", url, w.Asked, want)
+		if !slices.Equal(w.Requests, []string{want}) || !slices.Contains(run.Secrets, password(w.Issued)) {
+			t.Errorf("%s: asked %q, want %q once; or the token is not kept secret", url, w.Requests, want)
 		}
 	}
-	w.Tunnels("")
+	w.RequireTunnels("")
 }
 
 // TestTokensAreOfEndpoints does not send the token of one endpoint to another.
@@ -115,7 +115,7 @@ func TestTokensAreOfEndpoints(t *testing.T) {
 // TestRefusedKeysAreForgotten does not reuse keys that the token service refused.
 func TestRefusedKeysAreForgotten(t *testing.T) {
 	w, asked := newRegistryServices(t), 0
-	u := logintest.ServeHere(t, func(rw http.ResponseWriter, _ *http.Request) {
+	u := logintest.ServeLoopback(t, func(rw http.ResponseWriter, _ *http.Request) {
 		asked++
 		json.NewEncoder(rw).Encode(keys(asked, w.Clock.Now().Add(time.Hour)))
 	})
@@ -203,9 +203,9 @@ func TestPullFailures(t *testing.T) {
 				c.change(&o.Spec)
 			}
 			run := w.Pull(new(aws.Provider).Login, o)
-			run.Fails(t, c.reason, c.say)
-			if c.answer == nil && len(w.Asked) > 0 {
-				t.Errorf("asked %q", w.Asked)
+			run.RequireFailure(t, c.reason, c.say)
+			if c.answer == nil && len(w.Requests) > 0 {
+				t.Errorf("asked %q", w.Requests)
 			}
 		})
 	}

@@ -81,12 +81,12 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 	if at.registry != "" {
 		return p.registryCredential(ctx, client, at, account)
 	}
-	return p.identify(ctx, client, at, account)
+	return p.accessToken(ctx, client, at, account)
 }
 
-// identify returns a token of an account, or of the program, for an endpoint.
-func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoint, account *source.Account) (source.Credential, error) {
-	return p.tokens.Get(ctx, p.Now, at.authority+" "+at.scope+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
+// accessToken returns a token of an account, or of the program, for an endpoint.
+func (p *Provider) accessToken(ctx context.Context, client *http.Client, at endpoint, account *source.Account) (source.Credential, error) {
+	return p.tokens.Get(ctx, p.Now, at.authority+" "+at.scope+exchange.AccountKey(account), func(ctx context.Context) (source.Credential, error) {
 		t, err := identity{env: p.Lookup, account: account, client: client, authority: at.authority, at: at.String()}.token(ctx, at.scope)
 		return source.Credential{Token: t.Token, Expires: t.ExpiresOn}, err
 	})
@@ -94,17 +94,17 @@ func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoin
 
 func (i identity) token(ctx context.Context, scope string) (azcore.AccessToken, error) {
 	method := i.method()
-	if err := i.belongs(method); err != nil {
+	if err := i.checkCloud(method); err != nil {
 		return azcore.AccessToken{}, err
 	}
 	c, err := method.credential(i)
 	if err != nil {
-		return azcore.AccessToken{}, fmt.Errorf("%w: %s: %s", source.ErrProvider, method.name, exchange.Said(err.Error(), i.secrets()...))
+		return azcore.AccessToken{}, fmt.Errorf("%w: %s: %s", source.ErrProvider, method.name, exchange.CleanText(err.Error(), i.secrets()...))
 	}
 	t, err := c.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
 	if err != nil {
 		err = i.explain(ctx, method.name, err)
-		if m, ok := c.(*machine); ok && ctx.Err() == nil && m.probe != nil && m.probe.none {
+		if m, ok := c.(*managedIdentity); ok && ctx.Err() == nil && m.probe != nil && m.probe.noAnswer {
 			err = exchange.NoIdentity(err)
 		}
 	}
@@ -117,12 +117,12 @@ const user = "00000000-0000-0000-0000-000000000000"
 // registryCredential exchanges a token of an account, or of the program, for a password of
 // the registry at an endpoint. If the registry refuses the token, it is not used again.
 func (p *Provider) registryCredential(ctx context.Context, client *http.Client, at endpoint, account *source.Account) (source.Credential, error) {
-	return p.passwords.Get(ctx, p.Now, at.registry+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
-		token, err := p.identify(ctx, client, at, account)
+	return p.passwords.Get(ctx, p.Now, at.registry+exchange.AccountKey(account), func(ctx context.Context) (source.Credential, error) {
+		token, err := p.accessToken(ctx, client, at, account)
 		if err != nil {
 			return source.Credential{}, err
 		}
-		password, err := trade(ctx, client, at.registry, token.Token)
+		password, err := exchangeToken(ctx, client, at.registry, token.Token)
 		if refused, ok := errors.AsType[*exchange.StatusError](err); ok && refused.Final() {
 			token.Refused()
 			err = fmt.Errorf("%w: %w: check that the identity may use this registry", source.ErrProvider, err)
@@ -131,10 +131,10 @@ func (p *Provider) registryCredential(ctx context.Context, client *http.Client, 
 	})
 }
 
-// trade exchanges token for a refresh token of the registry at host, as in its
+// exchangeToken exchanges token for a refresh token of the registry at host, as in its
 // documentation (AAD-OAuth, "Calling POST /oauth2/exchange to get an ACR refresh token").
 // It follows no redirect.
-func trade(ctx context.Context, client *http.Client, host, token string) (string, error) {
+func exchangeToken(ctx context.Context, client *http.Client, host, token string) (string, error) {
 	form := url.Values{"grant_type": {"access_token"}, "service": {host}, "access_token": {token}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+host+"/oauth2/exchange", strings.NewReader(form.Encode()))
 	if err != nil {
@@ -176,18 +176,18 @@ type method struct {
 	credential func(identity) (azcore.TokenCredential, error)
 }
 
-// with returns the variables that name the application of the program, and more.
-func with(more ...string) []string {
+// applicationVariables returns the variables that name the application of the program, and more.
+func applicationVariables(more ...string) []string {
 	return append([]string{"AZURE_TENANT_ID", "AZURE_CLIENT_ID"}, more...)
 }
 
 // methods lists the methods in order of precedence. The last one needs no variables.
 var methods = []method{
-	{"AZURE_CLIENT_SECRET", with("AZURE_CLIENT_SECRET"), identity.bySecret},
-	{"AZURE_CLIENT_CERTIFICATE_PATH", with("AZURE_CLIENT_CERTIFICATE_PATH"), identity.byCertificate},
-	{"AZURE_FEDERATED_TOKEN_FILE", with("AZURE_FEDERATED_TOKEN_FILE"), identity.byWorkload},
-	{"identity token of the job", with(exchange.JobVariables...), identity.byJob},
-	{"managed identity", nil, identity.byMachine},
+	{"AZURE_CLIENT_SECRET", applicationVariables("AZURE_CLIENT_SECRET"), identity.bySecret},
+	{"AZURE_CLIENT_CERTIFICATE_PATH", applicationVariables("AZURE_CLIENT_CERTIFICATE_PATH"), identity.byCertificate},
+	{"AZURE_FEDERATED_TOKEN_FILE", applicationVariables("AZURE_FEDERATED_TOKEN_FILE"), identity.byWorkload},
+	{"identity token of the job", applicationVariables(exchange.JobVariables...), identity.byJob},
+	{"managed identity", nil, identity.byManagedIdentity},
 }
 
 // The annotations that name the application of a service account.
@@ -203,7 +203,7 @@ var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*$`)
 // variables are set.
 func (i identity) method() (m method) {
 	if i.account != nil {
-		return method{"service account " + i.account.Namespace + "/" + i.account.Name, with(), identity.byAccount}
+		return method{"service account " + i.account.Namespace + "/" + i.account.Name, applicationVariables(), identity.byAccount}
 	}
 	for _, m = range methods {
 		if i.env.Has(m.variables...) {
@@ -213,9 +213,9 @@ func (i identity) method() (m method) {
 	return m
 }
 
-// belongs returns an error if m must not be used for a token of the cloud of i, because an
+// checkCloud returns an error if m must not be used for a token of the cloud of i, because an
 // authority would receive credentials that are valid at another.
-func (i identity) belongs(m method) error {
+func (i identity) checkCloud(m method) error {
 	for _, annotation := range [][2]string{{tenantAnnotation, "the id of a tenant"}, {clientAnnotation, "the id of an application"}} {
 		if i.account == nil {
 			break
@@ -231,8 +231,8 @@ func (i identity) belongs(m method) error {
 		source.ErrProvider, m.name, i.at, authorityVariable, i.authority)
 }
 
-func (i identity) tenant() string { return i.value("AZURE_TENANT_ID", tenantAnnotation) }
-func (i identity) id() string     { return i.value("AZURE_CLIENT_ID", clientAnnotation) }
+func (i identity) tenant() string   { return i.value("AZURE_TENANT_ID", tenantAnnotation) }
+func (i identity) clientID() string { return i.value("AZURE_CLIENT_ID", clientAnnotation) }
 
 // value returns the value of a variable for the program, or of an annotation for an
 // account.
@@ -256,7 +256,7 @@ func (i identity) options() azcore.ClientOptions {
 }
 
 func (i identity) bySecret() (azcore.TokenCredential, error) {
-	return azidentity.NewClientSecretCredential(i.tenant(), i.id(), i.env.Value("AZURE_CLIENT_SECRET"),
+	return azidentity.NewClientSecretCredential(i.tenant(), i.clientID(), i.env.Value("AZURE_CLIENT_SECRET"),
 		&azidentity.ClientSecretCredentialOptions{ClientOptions: i.options()})
 }
 
@@ -269,28 +269,28 @@ func (i identity) byCertificate() (azcore.TokenCredential, error) {
 	if err != nil {
 		return nil, err
 	}
-	return azidentity.NewClientCertificateCredential(i.tenant(), i.id(), certs, key,
+	return azidentity.NewClientCertificateCredential(i.tenant(), i.clientID(), certs, key,
 		&azidentity.ClientCertificateCredentialOptions{ClientOptions: i.options()})
 }
 
 func (i identity) byWorkload() (azcore.TokenCredential, error) {
-	return i.asserted(func(context.Context) (string, error) {
+	return i.byAssertion(func(context.Context) (string, error) {
 		token, err := exchange.File(i.env.Value("AZURE_FEDERATED_TOKEN_FILE"))
 		return string(token), err
 	})
 }
 
 func (i identity) byJob() (azcore.TokenCredential, error) {
-	return i.asserted(func(ctx context.Context) (string, error) { return exchange.JobToken(ctx, i.client, i.env, audience) })
+	return i.byAssertion(func(ctx context.Context) (string, error) { return exchange.JobToken(ctx, i.client, i.env, audience) })
 }
 
 func (i identity) byAccount() (azcore.TokenCredential, error) {
-	return i.asserted(func(ctx context.Context) (string, error) { return i.account.Token(ctx, audience) })
+	return i.byAssertion(func(ctx context.Context) (string, error) { return i.account.Token(ctx, audience) })
 }
 
-// asserted returns a credential for an application that trusts the issuer of the token.
-func (i identity) asserted(token func(context.Context) (string, error)) (azcore.TokenCredential, error) {
-	return azidentity.NewClientAssertionCredential(i.tenant(), i.id(), token,
+// byAssertion returns a credential for an application that trusts the issuer of the token.
+func (i identity) byAssertion(token func(context.Context) (string, error)) (azcore.TokenCredential, error) {
+	return azidentity.NewClientAssertionCredential(i.tenant(), i.clientID(), token,
 		&azidentity.ClientAssertionCredentialOptions{ClientOptions: i.options()})
 }
 
@@ -310,18 +310,18 @@ func (i identity) explain(ctx context.Context, how string, err error) error {
 	hint := exchange.Advice(i.account, "AZURE")
 	failed, ok := errors.AsType[*azidentity.AuthenticationFailedError](err)
 	if !ok || failed.RawResponse == nil {
-		return fmt.Errorf("%s: %s: %s", how, exchange.Said(err.Error(), i.secrets()...), hint)
+		return fmt.Errorf("%s: %s: %s", how, exchange.CleanText(err.Error(), i.secrets()...), hint)
 	}
 	status := failed.RawResponse.StatusCode
-	text := fmt.Sprintf("%s: status %d%s: %s", how, status, i.said(failed.RawResponse), hint)
+	text := fmt.Sprintf("%s: status %d%s: %s", how, status, i.errorDescription(failed.RawResponse), hint)
 	if exchange.Final(status) {
 		return fmt.Errorf("%w: %s", source.ErrProvider, text)
 	}
 	return errors.New(text)
 }
 
-// said returns the explanation of a failure in a response (RFC 6749 section 5.2).
-func (i identity) said(resp *http.Response) (text string) {
+// errorDescription returns the explanation of a failure in a response (RFC 6749 section 5.2).
+func (i identity) errorDescription(resp *http.Response) (text string) {
 	var answer struct {
 		Code        string `json:"error"`
 		Description string `json:"error_description"`
@@ -332,23 +332,23 @@ func (i identity) said(resp *http.Response) (text string) {
 	}
 	for _, part := range []string{answer.Code, answer.Description} {
 		if part != "" {
-			text += ": " + exchange.Said(part, i.secrets()...)
+			text += ": " + exchange.CleanText(part, i.secrets()...)
 		}
 	}
 	return text
 }
 
-// A machine is the managed identity of the machine. The SDK reports a missing identity only
+// A managedIdentity is the managed identity of the machine. The SDK reports a missing identity only
 // in the text of its errors.
-type machine struct {
+type managedIdentity struct {
 	azcore.TokenCredential
 	probe *metadataProbe // nil if AZURE_CLIENT_ID selects one of several identities
 }
 
-func (i identity) byMachine() (azcore.TokenCredential, error) {
-	m, o := &machine{}, &azidentity.ManagedIdentityCredentialOptions{}
-	if i.id() != "" {
-		o.ID = azidentity.ClientID(i.id())
+func (i identity) byManagedIdentity() (azcore.TokenCredential, error) {
+	m, o := &managedIdentity{}, &azidentity.ManagedIdentityCredentialOptions{}
+	if i.clientID() != "" {
+		o.ID = azidentity.ClientID(i.clientID())
 	} else {
 		client := *i.client
 		m.probe = &metadataProbe{next: client.Transport}
@@ -360,43 +360,43 @@ func (i identity) byMachine() (azcore.TokenCredential, error) {
 	return m, err
 }
 
-// metadata is the address of the metadata server on the machines of every cloud. Azure's
+// metadataHost is the address of the metadata server on the machines of every cloud. Azure's
 // other services for identities have other addresses, and exist only if an identity exists.
-const metadata = "169.254.169.254"
+const metadataHost = "169.254.169.254"
 
 // A metadataProbe records that no metadata server of Azure answered. It is for one request
 // at a time.
 type metadataProbe struct {
-	next http.RoundTripper
-	none bool
+	next     http.RoundTripper
+	noAnswer bool
 }
 
-// noIdentity holds the statuses of responses from other clouds, and from Azure if a machine
+// noIdentityStatuses holds the statuses of responses from other clouds, and from Azure if a machine
 // has no identity.
-var noIdentity = map[int]bool{http.StatusBadRequest: true, http.StatusUnauthorized: true, http.StatusForbidden: true,
+var noIdentityStatuses = map[int]bool{http.StatusBadRequest: true, http.StatusUnauthorized: true, http.StatusForbidden: true,
 	http.StatusNotFound: true, http.StatusMethodNotAllowed: true}
 
 // RoundTrip implements [http.RoundTripper].
 func (l *metadataProbe) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := l.next.RoundTrip(req)
-	if req.URL.Host != metadata {
+	if req.URL.Host != metadataHost {
 		return resp, err
 	}
 	op, ok := errors.AsType[*net.OpError](err)
-	if l.none = ok && op.Op == "dial" || err == nil && noIdentity[resp.StatusCode]; l.none && err != nil {
-		return nil, final{err}
+	if l.noAnswer = ok && op.Op == "dial" || err == nil && noIdentityStatuses[resp.StatusCode]; l.noAnswer && err != nil {
+		return nil, finalError{err}
 	}
 	return resp, err
 }
 
-// A final error is not retried by the SDK.
-type final struct{ error }
+// A finalError error is not retried by the SDK.
+type finalError struct{ error }
 
 // NonRetriable marks the error for the SDK.
-func (final) NonRetriable() {}
+func (finalError) NonRetriable() {}
 
 // Unwrap returns the cause.
-func (f final) Unwrap() error { return f.error }
+func (f finalError) Unwrap() error { return f.error }
 
 // The scopes of tokens.
 const (

@@ -57,13 +57,13 @@ func TestFetch(t *testing.T) {
 			if run.Err != nil {
 				t.Fatal(run.Err)
 			}
-			for i, a := range w.Asked { // the order of scopes is the library's
+			for i, a := range w.Requests { // the order of scopes is the library's
 				if words := strings.Fields(a); strings.HasPrefix(a, "login.") && !slices.Contains(words[3:], devOps+"/.default") || !strings.HasPrefix(strings.TrimSuffix(c.asked[i], scope), strings.Join(words[:min(3, len(words))], " ")) {
 					t.Errorf("asked %q, want %q", a, c.asked[i])
 				}
 			}
-			if len(w.Asked) != len(c.asked) || !slices.Contains(run.Secrets, token(1)) {
-				t.Errorf("asked %q for one fetch, or the token is not kept secret", w.Asked)
+			if len(w.Requests) != len(c.asked) || !slices.Contains(run.Secrets, token(1)) {
+				t.Errorf("asked %q for one fetch, or the token is not kept secret", w.Requests)
 			}
 		})
 	}
@@ -74,7 +74,7 @@ func TestFetch(t *testing.T) {
 func TestManagedIdentity(t *testing.T) {
 	first, second := rand.Text(), rand.Text()
 	w := newServices(t, "AZURE_CLIENT_ID", first)
-	u := logintest.ServeHere(t, func(rw http.ResponseWriter, r *http.Request) {
+	u := logintest.ServeLoopback(t, func(rw http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		w.Note("machine %s %s", q.Get("client_id"), q.Get("resource"))
 		if r.Header.Get("X-IDENTITY-HEADER") != "header-canary" {
@@ -87,8 +87,8 @@ func TestManagedIdentity(t *testing.T) {
 	t.Setenv("IDENTITY_ENDPOINT", u)
 	t.Setenv("IDENTITY_HEADER", "header-canary")
 	run := w.Fetch(w.provider().Login, logintest.Repository("azure", repository))
-	if run.Err != nil || !slices.Equal(w.Asked, []string{"machine " + first + " " + devOps}) {
-		t.Errorf("%v, asked %q", run.Err, w.Asked)
+	if run.Err != nil || !slices.Equal(w.Requests, []string{"machine " + first + " " + devOps}) {
+		t.Errorf("%v, asked %q", run.Err, w.Requests)
 	}
 	if seen := strings.Join(w.Proxy.Seen(), " "); strings.Contains(seen, logintest.Host(u)) {
 		t.Errorf("the proxy could read along: %s", seen)
@@ -142,15 +142,15 @@ func TestFailures(t *testing.T) {
 				c.change(g)
 			}
 			run := w.Fetch(w.provider().Login, g)
-			run.Fails(t, c.reason, c.say)
+			run.RequireFailure(t, c.reason, c.say)
 		})
 	}
 }
 
 const account = "azblob://acme.blob.core.windows.net/content"
 
-// enter logs in to u through the proxy of w.
-func (w *services) enter(login source.LoginFunc, u string, change func(*source.LoginRequest)) (source.Credential, error) {
+// logIn logs in to u through the proxy of w.
+func (w *services) logIn(login source.LoginFunc, u string, change func(*source.LoginRequest)) (source.Credential, error) {
 	w.T.Helper()
 	r := w.Request("azure", u)
 	if change != nil {
@@ -168,18 +168,18 @@ func (w *services) enter(login source.LoginFunc, u string, change func(*source.L
 func TestAccount(t *testing.T) {
 	w := newServices(t, application("AZURE_CLIENT_SECRET", "s3cret-canary")...)
 	login := w.provider().Login
-	first, err := w.enter(login, account, nil)
+	first, err := w.logIn(login, account, nil)
 	if err != nil || first.Token != token(1) || first.Username != "" || first.Expires.IsZero() {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	if again, err := w.enter(login, strings.Replace(account, "acme", "other", 1), nil); err != nil || again.Token != token(1) || w.Issued != 1 {
+	if again, err := w.logIn(login, strings.Replace(account, "acme", "other", 1), nil); err != nil || again.Token != token(1) || w.Issued != 1 {
 		t.Errorf("%+v, %v, %d tokens", again, err, w.Issued)
 	}
-	if len(w.Asked) != 1 || !strings.Contains(w.Asked[0], "https://storage.azure.com/.default") {
-		t.Errorf("asked %q", w.Asked)
+	if len(w.Requests) != 1 || !strings.Contains(w.Requests[0], "https://storage.azure.com/.default") {
+		t.Errorf("asked %q", w.Requests)
 	}
 	first.Refused()
-	if next, err := w.enter(login, account, nil); err != nil || next.Token != token(2) {
+	if next, err := w.logIn(login, account, nil); err != nil || next.Token != token(2) {
 		t.Errorf("after a refusal: %+v, %v", next, err)
 	}
 }
@@ -201,12 +201,12 @@ func TestAccountFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newServices(t, c.vars...)
-			_, err := w.enter(w.provider().Login, c.url, c.change)
+			_, err := w.logIn(w.provider().Login, c.url, c.change)
 			if !errors.Is(err, source.ErrProvider) || !strings.Contains(err.Error(), c.say) {
 				t.Errorf("%v: does not say %s", err, c.say)
 			}
-			if name != "wrong secret" && len(w.Asked) > 0 {
-				t.Errorf("asked %q", w.Asked)
+			if name != "wrong secret" && len(w.Requests) > 0 {
+				t.Errorf("asked %q", w.Requests)
 			}
 		})
 	}
@@ -216,16 +216,16 @@ func TestAccountFailures(t *testing.T) {
 func TestAccountOfMachine(t *testing.T) {
 	w := newServices(t)
 	t.Setenv("IDENTITY_HEADER", "header-canary")
-	t.Setenv("IDENTITY_ENDPOINT", logintest.ServeHere(t, func(rw http.ResponseWriter, r *http.Request) {
+	t.Setenv("IDENTITY_ENDPOINT", logintest.ServeLoopback(t, func(rw http.ResponseWriter, r *http.Request) {
 		w.Note("machine %s", r.URL.Query().Get("resource"))
 		logintest.Reply(rw, 403, map[string]any{"error": "forbidden"})
 	}))
-	_, err := w.enter(w.provider().Login, account, nil)
+	_, err := w.logIn(w.provider().Login, account, nil)
 	if err == nil || errors.Is(err, source.ErrNoIdentity) {
 		t.Errorf("an identity that was refused: %v", err)
 	}
-	if len(w.Asked) == 0 || w.Asked[0] != "machine https://storage.azure.com" {
-		t.Errorf("asked %q", w.Asked)
+	if len(w.Requests) == 0 || w.Requests[0] != "machine https://storage.azure.com" {
+		t.Errorf("asked %q", w.Requests)
 	}
 }
 
@@ -260,7 +260,7 @@ func (w *services) entra(rw http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration"):
 		logintest.Reply(rw, 200, map[string]any{"issuer": base + "/" + tenant + "/v2.0", "authorization_endpoint": base + "/" + tenant + "/oauth2/v2.0/authorize",
 			"token_endpoint": base + "/" + tenant + "/oauth2/v2.0/token"})
-	case !w.Instead(rw, r):
+	case !w.TryAnswer(rw, r):
 		w.issue(rw, r)
 	}
 }

@@ -19,7 +19,7 @@ import (
 func TestEndpointOf(t *testing.T) {
 	const public, scope = "https://login.microsoftonline.com/", "https://containerregistry.azure.net/.default"
 	const blobs = "https://storage.azure.com/.default"
-	logintest.Endpoints(t, endpointOf, map[string]endpoint{
+	logintest.CheckEndpoints(t, endpointOf, map[string]endpoint{
 		"oci://acme.azurecr.io/app":                   {scope, public, "acme.azurecr.io"},
 		"oci://ACME.AzureCR.io:443/a/b":               {scope, public, "acme.azurecr.io"},
 		"oci://acme-h4sh.azurecr.io/app":              {scope, public, "acme-h4sh.azurecr.io"},
@@ -39,8 +39,8 @@ func TestEndpointOf(t *testing.T) {
 	})
 }
 
-// strangers are hosts that look like those of Azure.
-const strangers = `
+// foreignURLs are hosts that look like those of Azure.
+const foreignURLs = `
 oci://evil.com/acme.azurecr.io oci://acme.azurecr.io.evil.com/app oci://acme.azurecr.io:8443/app oci://acme.azurecr.io:/app oci://acme.azurecr.io./app
 oci://acme.azurecr.io@evil.com/app oci://user@acme.azurecr.io/app oci://acme.evilazurecr.io/app oci://evil.com.acme.azurecr.io/app
 oci://acme.westeurope.data.azurecr.io/app oci://acmexazurecrxio/app oci://acme.azurecr.com/app oci://acme.azurecr.ioo/app oci://azurecr.io/app oci://.azurecr.io/app
@@ -54,14 +54,14 @@ http://dev.azure.com/org/project/_git/app https://dev.azure.com:8443/org/project
 https://x.dev.azure.com/org https://visualstudio.com/org https://a.b.visualstudio.com/org https://evilvisualstudio.com/org https://old.visualstudio.com.evil.example/org
 https://evil.example/dev.azure.com https://github.com/acme/app`
 
-func TestStrangers(t *testing.T) { logintest.Strangers(t, endpointOf, strangers) }
+func TestForeignURLs(t *testing.T) { logintest.CheckForeignURLs(t, endpointOf, foreignURLs) }
 
 // metadataRedirect sends requests for the metadata address of every cloud to another
 // address.
 type metadataRedirect struct{ address string }
 
 func (e metadataRedirect) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Host != metadata {
+	if req.URL.Host != metadataHost {
 		return nil, errors.New("asked " + req.URL.Host)
 	}
 	req = req.Clone(req.Context())
@@ -69,8 +69,8 @@ func (e metadataRedirect) RoundTrip(req *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(req)
 }
 
-// TestNobody demands ErrNoIdentity if there is no identity for the program, and only then.
-func TestNobody(t *testing.T) {
+// TestNoIdentity demands ErrNoIdentity if there is no identity for the program, and only then.
+func TestNoIdentity(t *testing.T) {
 	answer := func(status int) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -106,7 +106,7 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-func TestNobodyElsewhere(t *testing.T) {
+func TestNoIdentityForOtherHosts(t *testing.T) {
 	for s, nobody := range map[string]bool{"azblob://127.0.0.1:10000/c": true, "azblob://store.example/c": true, "oci://store.example/c": false} {
 		u, err := url.Parse(s)
 		testenv.Must(t, err)

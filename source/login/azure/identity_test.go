@@ -39,15 +39,15 @@ func TestServiceAccount(t *testing.T) {
 				})
 			}
 			p := w.provider()
-			got, err := w.Enter(p.Login, "azure", c.url, w.Account(c.annotations...))
+			got, err := w.LogIn(p.Login, "azure", c.url, w.Account(c.annotations...))
 			if c.say != "" {
-				logintest.Run{Reason: "x", Err: err}.Fails(t, "x", c.say)
+				logintest.Run{Reason: "x", Err: err}.RequireFailure(t, "x", c.say)
 			} else if err != nil || got.Token != token(1) {
 				t.Fatalf("%+v, %v", got, err)
 			}
 			same := func(got, want string) bool { return strings.HasPrefix(got, want) }
-			if !slices.EqualFunc(w.Asked, c.asked, same) {
-				t.Errorf("asked %q, want %q", w.Asked, c.asked)
+			if !slices.EqualFunc(w.Requests, c.asked, same) {
+				t.Errorf("asked %q, want %q", w.Requests, c.asked)
 			}
 			if c.say != "" {
 				return
@@ -55,7 +55,7 @@ func TestServiceAccount(t *testing.T) {
 			for i, id := range []string{"app", "app2", ""} {
 				want := []string{token(1), token(2), token(3)}[i]
 				login := func() (string, error) {
-					got, err := w.Enter(p.Login, "azure", c.url, w.Account(tenantKey, tenant, clientKey, id))
+					got, err := w.LogIn(p.Login, "azure", c.url, w.Account(tenantKey, tenant, clientKey, id))
 					return got.Token, err
 				}
 				if id == "" { // the program itself, which does not belong to that tenant
@@ -69,7 +69,7 @@ func TestServiceAccount(t *testing.T) {
 					t.Errorf("%q got %s, %v, want %s", id, got, err, want)
 				}
 			}
-			w.Tunnels("")
+			w.RequireTunnels("")
 		})
 	}
 }

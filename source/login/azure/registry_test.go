@@ -28,8 +28,8 @@ const (
 // clouds. The registry exchanges tokens of Entra for tokens that its token service accepts.
 type registryServices struct {
 	*services
-	trade http.HandlerFunc // in place of the exchange
-	life  time.Duration    // of the registry's tokens
+	exchangeHandler http.HandlerFunc // in place of the exchange
+	life            time.Duration    // of the registry's tokens
 }
 
 // refresh returns the token that the registry issues. Its claims contain the expiry.
@@ -71,8 +71,8 @@ func (w *registryServices) exchange(rw http.ResponseWriter, r *http.Request) {
 	n := w.Valid()
 	known := n > 0 && token == fmt.Sprintf("azure-canary-%d", n)
 	switch {
-	case w.trade != nil:
-		w.trade(rw, r)
+	case w.exchangeHandler != nil:
+		w.exchangeHandler(rw, r)
 	case !known || r.PostFormValue("service") != r.Host || r.PostFormValue("grant_type") != "access_token":
 		logintest.Reply(rw, 401, map[string]any{"errors": []any{map[string]any{"code": "UNAUTHORIZED", "message": "authentication required, not " + token}}})
 	default:
@@ -98,11 +98,11 @@ func TestPull(t *testing.T) {
 			if run.Err != nil {
 				t.Fatal(run.Err)
 			}
-			asked, host := w.Asks(c.authority), strings.Split(c.url, "/")[2]
+			asked, host := w.RequestsContaining(c.authority), strings.Split(c.url, "/")[2]
 			if len(asked) != 1 || !strings.Contains(asked[0], registries) || w.Issued != 1 {
-				t.Errorf("asked %q", w.Asked)
+				t.Errorf("asked %q", w.Requests)
 			}
-			if got := w.Asks("exchange"); !slices.Equal(got, []string{"exchange POST " + host + " access_token " + host}) {
+			if got := w.RequestsContaining("exchange"); !slices.Equal(got, []string{"exchange POST " + host + " access_token " + host}) {
 				t.Errorf("asked %q", got)
 			}
 			if !slices.Contains(run.Secrets, w.refresh()) {
@@ -117,13 +117,13 @@ func TestPull(t *testing.T) {
 func TestManagedIdentityOfAnotherCloud(t *testing.T) {
 	w := newRegistryServices(t, "AZURE_CLIENT_ID", rand.Text()) // the SDK caches its tokens by this id
 	t.Setenv("IDENTITY_HEADER", "header-canary")
-	t.Setenv("IDENTITY_ENDPOINT", logintest.ServeHere(t, func(rw http.ResponseWriter, r *http.Request) {
+	t.Setenv("IDENTITY_ENDPOINT", logintest.ServeLoopback(t, func(rw http.ResponseWriter, r *http.Request) {
 		logintest.Reply(rw, 200, map[string]any{"access_token": w.next(), "token_type": "Bearer", "resource": r.URL.Query().Get("resource"),
 			"expires_on": fmt.Sprint(time.Now().Add(time.Hour).Unix())})
 	}))
 	run := w.Pull(w.provider().Login, logintest.Artifact("azure", "oci://acme.azurecr.cn/acme/app"))
-	if run.Err != nil || len(w.Asks("exchange")) != 1 || len(w.Asks("login.")) > 0 {
-		t.Errorf("%v, asked %q", run.Err, w.Asked)
+	if run.Err != nil || len(w.RequestsContaining("exchange")) != 1 || len(w.RequestsContaining("login.")) > 0 {
+		t.Errorf("%v, asked %q", run.Err, w.Requests)
 	}
 }
 
@@ -131,13 +131,13 @@ func TestManagedIdentityOfAnotherCloud(t *testing.T) {
 func TestRefusedPasswordsAreForgotten(t *testing.T) {
 	w := newRegistryServices(t, application("AZURE_CLIENT_SECRET", "s3cret-canary")...)
 	login := w.provider().Login
-	w.trade = func(rw http.ResponseWriter, _ *http.Request) {
+	w.exchangeHandler = func(rw http.ResponseWriter, _ *http.Request) {
 		logintest.Reply(rw, 200, map[string]any{"refresh_token": "stale-canary"})
 	}
 	if run := w.Pull(login, logintest.Artifact("azure", acr)); !errors.Is(run.Err, fs.ErrPermission) {
 		t.Error(run.Err)
 	}
-	w.trade = nil
+	w.exchangeHandler = nil
 	if run := w.Pull(login, logintest.Artifact("azure", acr)); run.Err != nil || w.Issued != 2 {
 		t.Errorf("after a refusal: %v, %d tokens", run.Err, w.Issued)
 	}
@@ -169,15 +169,15 @@ func TestPullFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newRegistryServices(t, c.vars...)
-			w.trade = c.trade
+			w.exchangeHandler = c.trade
 			o := logintest.Artifact("azure", acr)
 			if c.change != nil {
 				c.change(&o.Spec)
 			}
 			run := w.Pull(w.provider().Login, o)
-			run.Fails(t, c.reason, c.say)
-			if n := len(w.Asks("exchange")); n > 1 || c.change != nil && len(w.Asked) > 0 {
-				t.Errorf("asked %q", w.Asked)
+			run.RequireFailure(t, c.reason, c.say)
+			if n := len(w.RequestsContaining("exchange")); n > 1 || c.change != nil && len(w.Requests) > 0 {
+				t.Errorf("asked %q", w.Requests)
 			}
 		})
 	}

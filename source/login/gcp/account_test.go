@@ -45,7 +45,7 @@ func TestAccount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newServices(t, file(serviceAccount().write(t))...)
-			machine := logintest.ServeHere(t, func(rw http.ResponseWriter, r *http.Request) {
+			machine := logintest.ServeLoopback(t, func(rw http.ResponseWriter, r *http.Request) {
 				w.Note("machine %s", r.URL)
 				rw.Header().Set("Metadata-Flavor", "Google")
 				value := map[string]string{"project-id": "project", "cluster-location": "europe\n", "cluster-name": "here"}[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]]
@@ -66,27 +66,27 @@ func TestAccount(t *testing.T) {
 				})
 			}
 			p, account := w.provider(), w.Account(c.annotations...)
-			got, err := w.Enter(p.Login, "gcp", c.url, account)
+			got, err := w.LogIn(p.Login, "gcp", c.url, account)
 			if c.say != "" {
-				logintest.Run{Reason: "x", Err: err}.Fails(t, "x", c.say)
+				logintest.Run{Reason: "x", Err: err}.RequireFailure(t, "x", c.say)
 			} else if err != nil || got.Password != token(w.Issued) {
 				t.Fatalf("%+v, %v", got, err)
 			}
-			testenv.Equal(t, w.Asked, c.asked, "asked")
+			testenv.Equal(t, w.Requests, c.asked, "asked")
 			if c.say != "" {
 				return
 			}
-			if again, err := w.Enter(p.Login, "gcp", c.url, account); err != nil || again.Password != got.Password {
+			if again, err := w.LogIn(p.Login, "gcp", c.url, account); err != nil || again.Password != got.Password {
 				t.Errorf("%+v, %v, want the same", again, err)
 			}
 			issued := w.Issued
-			if other, err := w.Enter(p.Login, "gcp", c.url, w.Account(append(c.annotations, "other", "1")...)); err != nil || other.Password == got.Password || w.Issued == issued {
+			if other, err := w.LogIn(p.Login, "gcp", c.url, w.Account(append(c.annotations, "other", "1")...)); err != nil || other.Password == got.Password || w.Issued == issued {
 				t.Errorf("%+v, %v: the account is another one now", other, err)
 			}
-			if own, err := p.Login(t.Context(), w.Request("gcp", c.url)); err != nil || own.Password != token(w.Issued) || len(w.Asks("jwt-bearer")) != 1 {
-				t.Errorf("the program itself: %+v, %v, asked %q", own, err, w.Asked)
+			if own, err := p.Login(t.Context(), w.Request("gcp", c.url)); err != nil || own.Password != token(w.Issued) || len(w.RequestsContaining("jwt-bearer")) != 1 {
+				t.Errorf("the program itself: %+v, %v, asked %q", own, err, w.Requests)
 			}
-			w.Tunnels(w.Env["GCE_METADATA_HOST"])
+			w.RequireTunnels(w.Env["GCE_METADATA_HOST"])
 		})
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func TestEndpointOf(t *testing.T) {
-	logintest.Endpoints(t, endpointOf, map[string]endpoint{
+	logintest.CheckEndpoints(t, endpointOf, map[string]endpoint{
 		"oci://gcr.io/project/app":                                  {googleCloud, scope, false},
 		"oci://eu.gcr.io/project/app":                               {googleCloud, scope, false},
 		"oci://EU.GCR.io:443/project/app":                           {googleCloud, scope, false},
@@ -23,8 +23,8 @@ func TestEndpointOf(t *testing.T) {
 	})
 }
 
-// strangers are hosts that look like those of Google Cloud.
-const strangers = `
+// foreignURLs are hosts that look like those of Google Cloud.
+const foreignURLs = `
 oci://evil.com/gcr.io oci://xgcr.io/app oci://gcr.io.evil.com/app oci://eu.gcr.io.evil.com/app oci://a.b.gcr.io/app oci://-.gcr.io/app oci://.gcr.io/app
 oci://gcr.io:8443/app oci://gcr.io:/app oci://gcr.io./app oci://gcr.io@evil.com/app oci://oauth2accesstoken@gcr.io/app oci://gcrxio/app oci://foo-docker.pkg.dev.evil/app
 oci://foo-docker.pkg.dev.evil.com/app oci://foo-docker.evil.pkg.dev/app oci://evil.com-docker.pkg.dev/app oci://evil-dockerxpkgxdev/app oci://-docker.pkg.dev/app
@@ -35,4 +35,4 @@ gs://storage.googleapis.com.evil.com/bucket gs://storage.googleapis.com:80/bucke
 gs://bucket.storage.googleapis.com/ gs://storage.a.b.rep.googleapis.com/bucket gs://storage.rep.googleapis.com/bucket gs://storage-.p.googleapis.com/bucket
 gs://evil-storage-own.p.googleapis.com/bucket gs://storage.evil.s3nsapis.fr/bucket http://us-docker.pkg.dev/app oci:gcr.io/app gcr.io/app`
 
-func TestStrangers(t *testing.T) { logintest.Strangers(t, endpointOf, strangers) }
+func TestForeignURLs(t *testing.T) { logintest.CheckForeignURLs(t, endpointOf, foreignURLs) }

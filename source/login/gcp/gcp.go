@@ -85,8 +85,8 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 		return source.Credential{}, err
 	}
 	defer client.CloseIdleConnections()
-	c, err := p.tokens.Get(ctx, p.Now, at.universe+" "+at.scope+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
-		return identity{p.Lookup, account, exchange.Until(ctx, client), at}.token(ctx)
+	c, err := p.tokens.Get(ctx, p.Now, at.universe+" "+at.scope+exchange.AccountKey(account), func(ctx context.Context) (source.Credential, error) {
+		return identity{p.Lookup, account, exchange.WithContext(ctx, client), at}.token(ctx)
 	})
 	if err == nil && !at.bucket {
 		c.Username, c.Password, c.Token = User, c.Token, ""
@@ -98,9 +98,9 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 // server can redirect it.
 const metadataHost = "169.254.169.254"
 
-// byMachine asks the metadata server for a token of the machine's service account.
-func (i identity) byMachine(ctx context.Context) (source.Credential, error) {
-	req, err := i.question(ctx, "universe/universe-domain")
+// byMetadataServer asks the metadata server for a token of the machine's service account.
+func (i identity) byMetadataServer(ctx context.Context) (source.Credential, error) {
+	req, err := i.metadataRequest(ctx, "universe/universe-domain")
 	if err != nil {
 		return source.Credential{}, err
 	}
@@ -108,13 +108,13 @@ func (i identity) byMachine(ctx context.Context) (source.Credential, error) {
 	if status, ok := errors.AsType[*exchange.StatusError](err); ok && status.Status == http.StatusNotFound {
 		universe, err = "", nil // older servers know only one cloud
 	}
-	if absent(err) {
+	if notOnGoogleCloud(err) {
 		return source.Credential{}, exchange.NoIdentity(err)
 	}
 	if err != nil {
 		return source.Credential{}, err
 	}
-	if err := i.belongs(strings.TrimSpace(universe)); err != nil {
+	if err := i.checkUniverse(strings.TrimSpace(universe)); err != nil {
 		return source.Credential{}, err
 	}
 	var answer struct {
@@ -125,11 +125,11 @@ func (i identity) byMachine(ctx context.Context) (source.Credential, error) {
 	if i.bucket {
 		key += "?scopes=" + url.QueryEscape(i.scope)
 	}
-	if req, err = i.question(ctx, key); err != nil {
+	if req, err = i.metadataRequest(ctx, key); err != nil {
 		return source.Credential{}, err
 	}
 	err = exchange.JSON(i.client, req, &answer)
-	if status, ok := errors.AsType[*exchange.StatusError](err); absent(err) || ok && status.Status == http.StatusNotFound {
+	if status, ok := errors.AsType[*exchange.StatusError](err); notOnGoogleCloud(err) || ok && status.Status == http.StatusNotFound {
 		return source.Credential{}, exchange.NoIdentity(err) // the machine has no service account
 	}
 	if err != nil {
@@ -138,9 +138,9 @@ func (i identity) byMachine(ctx context.Context) (source.Credential, error) {
 	return source.Credential{Token: answer.Token, Expires: time.Now().Add(time.Duration(answer.Seconds) * time.Second)}, nil
 }
 
-// absent reports whether err says that this is not a machine of Google Cloud: nothing
+// notOnGoogleCloud reports whether err says that this is not a machine of Google Cloud: nothing
 // listens there, or another cloud's server refused.
-func absent(err error) bool {
+func notOnGoogleCloud(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return true
 	}
@@ -151,15 +151,15 @@ func absent(err error) bool {
 // flavor is a header of requests to the metadata server, and of its responses.
 const flavor = "Metadata-Flavor"
 
-// question returns a request for a key of the metadata server.
-func (i identity) question(ctx context.Context, key string) (*http.Request, error) {
+// metadataRequest returns a request for a key of the metadata server.
+func (i identity) metadataRequest(ctx context.Context, key string) (*http.Request, error) {
 	host := i.env.Value(metadataVariable)
 	if host == "" {
 		host = metadataHost
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/computeMetadata/v1/"+key, nil)
 	if err != nil {
-		return nil, wrong("%s is not HOST or HOST:PORT", metadataVariable)
+		return nil, configError("%s is not HOST or HOST:PORT", metadataVariable)
 	}
 	req.Header.Set(flavor, "Google")
 	req.Header.Set("User-Agent", "headgate")
@@ -207,15 +207,15 @@ func (i identity) method() (name string, issue func(context.Context) (source.Cre
 	if i.env.Has(providerVariable) && i.env.Has(exchange.JobVariables...) {
 		return providerVariable, i.byJob
 	}
-	if file := i.developer(); file != "" {
+	if file := i.gcloudFile(); file != "" {
 		return file, func(ctx context.Context) (source.Credential, error) { return i.byFile(ctx, file) }
 	}
-	return "metadata server", i.byMachine
+	return "metadata server", i.byMetadataServer
 }
 
-// developer returns the file in which gcloud keeps a developer's login, "" if there is
+// gcloudFile returns the file in which gcloud keeps a developer's login, "" if there is
 // none.
-func (i identity) developer() string {
+func (i identity) gcloudFile() string {
 	variable, dir := "HOME", ".config"
 	if runtime.GOOS == "windows" {
 		variable, dir = "APPDATA", "."
@@ -237,25 +237,25 @@ func (i identity) explain(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// wrong returns an error for an identity that cannot work until it is changed.
-func wrong(format string, args ...any) error {
+// configError returns an error for an identity that cannot work until it is changed.
+func configError(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", source.ErrProvider, fmt.Errorf(format, args...))
 }
 
-// ask gets a token from the source that open returns. The oauth2 library sends its requests
+// tokenFrom gets a token from the source that open returns. The oauth2 library sends its requests
 // through the client in the context.
-func (i identity) ask(ctx context.Context, open func(context.Context) (oauth2.TokenSource, error)) (source.Credential, error) {
+func (i identity) tokenFrom(ctx context.Context, open func(context.Context) (oauth2.TokenSource, error)) (source.Credential, error) {
 	client, failed := exchange.Strict(i.client)
 	from, err := open(context.WithValue(ctx, oauth2.HTTPClient, client))
 	if err != nil {
-		return source.Credential{}, wrong("%s", exchange.Said(err.Error()))
+		return source.Credential{}, configError("%s", exchange.CleanText(err.Error()))
 	}
 	t, err := from.Token()
 	if refused := failed(); err != nil && refused != nil {
 		return source.Credential{}, refused // it explains more, and repeats no secrets
 	}
 	if err != nil {
-		return source.Credential{}, errors.New(exchange.Said(err.Error()))
+		return source.Credential{}, errors.New(exchange.CleanText(err.Error()))
 	}
 	return source.Credential{Token: t.AccessToken, Expires: t.Expiry}, nil
 }
@@ -270,12 +270,12 @@ var (
 func (i identity) byJob(ctx context.Context) (source.Credential, error) {
 	provider, account := i.env.Value(providerVariable), i.env.Value(accountVariable)
 	if !providerForm.MatchString(provider) {
-		return source.Credential{}, wrong("it should read projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/NAME")
+		return source.Credential{}, configError("it should read projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/NAME")
 	}
 	if account != "" && !accountForm.MatchString(account) {
-		return source.Credential{}, wrong("%s is not the e-mail address of a service account", accountVariable)
+		return source.Credential{}, configError("%s is not the e-mail address of a service account", accountVariable)
 	}
-	if err := i.belongs(i.env.Value(universeVariable)); err != nil {
+	if err := i.checkUniverse(i.env.Value(universeVariable)); err != nil {
 		return source.Credential{}, err
 	}
 	subject, err := exchange.JobToken(ctx, i.client, i.env, "https://iam.googleapis.com/"+provider)
@@ -301,7 +301,7 @@ func (i identity) byAccount(ctx context.Context) (source.Credential, error) {
 	if err != nil {
 		return source.Credential{}, err
 	}
-	if err := i.belongs(i.env.Value(universeVariable)); err != nil {
+	if err := i.checkUniverse(i.env.Value(universeVariable)); err != nil {
 		return source.Credential{}, err
 	}
 	audience := "//iam.googleapis.com/" + provider
@@ -323,13 +323,13 @@ func (i identity) byAccount(ctx context.Context) (source.Credential, error) {
 func (i identity) cluster(ctx context.Context) (audience, pool string, err error) {
 	var values []any
 	for _, key := range []string{"project/project-id", "instance/attributes/cluster-location", "instance/attributes/cluster-name"} {
-		req, err := i.question(ctx, key)
+		req, err := i.metadataRequest(ctx, key)
 		if err != nil {
 			return "", "", err
 		}
 		value, err := exchange.Text(i.client, req)
-		if status, ok := errors.AsType[*exchange.StatusError](err); absent(err) || ok && status.Status == http.StatusNotFound || err == nil && strings.TrimSpace(value) == "" {
-			return "", "", wrong("annotation %s is missing, and this is no cluster of GKE: its metadata server does not know %s: set the annotation", providerAnnotation, key)
+		if status, ok := errors.AsType[*exchange.StatusError](err); notOnGoogleCloud(err) || ok && status.Status == http.StatusNotFound || err == nil && strings.TrimSpace(value) == "" {
+			return "", "", configError("annotation %s is missing, and this is no cluster of GKE: its metadata server does not know %s: set the annotation", providerAnnotation, key)
 		}
 		if err != nil {
 			return "", "", err
@@ -352,7 +352,7 @@ func (i identity) federate(ctx context.Context, pool, subject, account string) (
 	if account != "" {
 		c.ServiceAccountImpersonationURL = "https://iamcredentials." + i.universe + "/v1/projects/-/serviceAccounts/" + account + ":generateAccessToken"
 	}
-	return i.ask(ctx, func(ctx context.Context) (oauth2.TokenSource, error) { return externalaccount.NewTokenSource(ctx, c) })
+	return i.tokenFrom(ctx, func(ctx context.Context) (oauth2.TokenSource, error) { return externalaccount.NewTokenSource(ctx, c) })
 }
 
 // An identityToken supplies a token that was issued already.
@@ -363,14 +363,14 @@ func (t identityToken) SubjectToken(context.Context, externalaccount.SupplierOpt
 	return string(t), nil
 }
 
-// belongs returns an error if an identity of a cloud, "" for Google's, must not be sent to
+// checkUniverse returns an error if an identity of a cloud, "" for Google's, must not be sent to
 // the endpoint.
-func (i identity) belongs(universe string) error {
+func (i identity) checkUniverse(universe string) error {
 	if universe == "" {
 		universe = googleCloud
 	}
 	if universe != i.universe {
-		return wrong("the identity is one of %s, and %s is of %s", exchange.Said(universe), i.endpoint, i.universe)
+		return configError("the identity is one of %s, and %s is of %s", exchange.CleanText(universe), i.endpoint, i.universe)
 	}
 	return nil
 }
@@ -403,26 +403,26 @@ type credentials struct {
 func (i identity) byFile(ctx context.Context, name string) (source.Credential, error) {
 	data, err := exchange.File(name)
 	if err != nil {
-		return source.Credential{}, wrong("%w", err)
+		return source.Credential{}, configError("%w", err)
 	}
 	var c credentials
 	if err := json.Unmarshal(data, &c); err != nil {
-		return source.Credential{}, wrong("%s: %s", name, exchange.Said(err.Error()))
+		return source.Credential{}, configError("%s: %s", name, exchange.CleanText(err.Error()))
 	}
 	for part := &c; part != nil; part = part.Source {
 		if err := part.check(); err != nil {
-			return source.Credential{}, wrong("%s: %w", name, err)
+			return source.Credential{}, configError("%s: %w", name, err)
 		}
 	}
 	for _, universe := range c.universes() {
-		if err := i.belongs(universe); err != nil {
+		if err := i.checkUniverse(universe); err != nil {
 			return source.Credential{}, err
 		}
 	}
 	if c.Type == google.ExternalAccount && c.TokenURL == "" && i.universe != googleCloud { // the library would use Google's
-		return source.Credential{}, wrong("%s: token_url is missing: it says where %s exchanges tokens", name, i.universe)
+		return source.Credential{}, configError("%s: token_url is missing: it says where %s exchanges tokens", name, i.universe)
 	}
-	return i.ask(ctx, func(ctx context.Context) (oauth2.TokenSource, error) {
+	return i.tokenFrom(ctx, func(ctx context.Context) (oauth2.TokenSource, error) {
 		found, err := google.CredentialsFromJSONWithType(ctx, data, c.Type, i.scope)
 		if err != nil {
 			return nil, err
@@ -448,7 +448,7 @@ func (c *credentials) universes() (all []string) {
 // check returns an error if c, apart from the credentials in it, must not be used.
 func (c *credentials) check() error {
 	if !slices.Contains(types, c.Type) {
-		return fmt.Errorf("type %q is none of %q", exchange.Said(string(c.Type)), types)
+		return fmt.Errorf("type %q is none of %q", exchange.CleanText(string(c.Type)), types)
 	}
 	if c.From.Executable != nil {
 		return fmt.Errorf("credential_source.executable: headgate runs no programs: use a file or a url")
@@ -459,7 +459,7 @@ func (c *credentials) check() error {
 	for _, field := range []struct{ name, url string }{
 		{"token_uri", c.TokenURI}, {"token_url", c.TokenURL}, {"service_account_impersonation_url", c.Impersonation},
 	} {
-		if u, err := url.Parse(field.url); field.url != "" && (err != nil || !exchange.Safe(u)) {
+		if u, err := url.Parse(field.url); field.url != "" && (err != nil || !exchange.IsConfidential(u)) {
 			return fmt.Errorf("%s is not an https URL", field.name)
 		}
 	}

@@ -74,10 +74,10 @@ func TestPull(t *testing.T) {
 			if run.Err != nil {
 				t.Fatal(run.Err)
 			}
-			if !slices.Equal(w.Asked, c.asked) || !slices.Contains(run.Secrets, token(w.Issued)) {
-				t.Errorf("asked %q, want %q; or the token is not kept secret", w.Asked, c.asked)
+			if !slices.Equal(w.Requests, c.asked) || !slices.Contains(run.Secrets, token(w.Issued)) {
+				t.Errorf("asked %q, want %q; or the token is not kept secret", w.Requests, c.asked)
 			}
-			w.Tunnels(w.Env["GCE_METADATA_HOST"])
+			w.RequireTunnels(w.Env["GCE_METADATA_HOST"])
 		})
 	}
 }
@@ -128,8 +128,8 @@ const (
 	bucketScope = "https://www.googleapis.com/auth/devstorage.read_only"
 )
 
-// enter logs in to a bucket.
-func (w *services) enter(p *gcp.Provider, host string, own bool) (source.Credential, error) {
+// logIn logs in to a bucket.
+func (w *services) logIn(p *gcp.Provider, host string, own bool) (source.Credential, error) {
 	w.T.Helper()
 	r := w.Request("gcp", "gs://"+host+"/app")
 	r.OwnTrust = own
@@ -163,17 +163,17 @@ func TestBucket(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newServices(t, c.vars...)
 			w.scope = bucketScope
-			issued, err := w.enter(w.provider(), store, false)
+			issued, err := w.logIn(w.provider(), store, false)
 			if err != nil || issued.Token != token(1) || issued.Username != "" || issued.Password != "" || issued.Refused == nil || time.Until(issued.Expires) < 59*time.Minute {
 				t.Fatalf("%+v, %v", issued, err)
 			}
-			testenv.Equal(t, w.Asked[len(w.Asked)-len(c.asked):], c.asked, "the last that were asked")
+			testenv.Equal(t, w.Requests[len(w.Requests)-len(c.asked):], c.asked, "the last that were asked")
 		})
 	}
 }
 
-// google refuses requests as the metadata server does.
-func google(status int) http.HandlerFunc {
+// refuseAsMetadataServer refuses requests as the metadata server does.
+func refuseAsMetadataServer(status int) http.HandlerFunc {
 	return func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Metadata-Flavor", "Google")
 		rw.WriteHeader(status)
@@ -198,8 +198,8 @@ func TestBucketHostile(t *testing.T) {
 	}{
 		"nobody":                   {[]string{"GCE_METADATA_HOST", "127.0.0.1:1"}, nil, store, false, true, "metadata server: GET http://127.0.0.1:1/"},
 		"machine has no account":   {nil, gone, store, false, true, "status 404"},
-		"machine fails":            {nil, google(500), store, false, false, "status 500"},
-		"machine refuses":          {nil, google(403), store, false, false, "status 403"},
+		"machine fails":            {nil, refuseAsMetadataServer(500), store, false, false, "status 500"},
+		"machine refuses":          {nil, refuseAsMetadataServer(403), store, false, false, "status 403"},
 		"machine of another maker": {nil, logintest.Answers(403, ``), store, false, true, "status 403"},
 		"machine of another cloud": {nil, logintest.Answers(200, `s3nsapis.fr`), store, false, false, "the identity is one of s3nsapis.fr, and the bucket is of googleapis.com"},
 		"key is refused":           {file(serviceAccount().with("client_email", "other@example.com").write(t)), nil, store, false, false, "status 400"},
@@ -211,12 +211,12 @@ func TestBucketHostile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newServices(t, c.vars...)
 			w.scope, w.Answer = bucketScope, c.answer
-			_, err := w.enter(w.provider(), c.host, c.own)
+			_, err := w.logIn(w.provider(), c.host, c.own)
 			if err == nil || !strings.Contains(err.Error(), c.say) || errors.Is(err, source.ErrNoIdentity) != c.nobody {
 				t.Errorf("%v", err)
 			}
 			if w.Issued > 0 {
-				t.Errorf("asked %q", w.Asked)
+				t.Errorf("asked %q", w.Requests)
 			}
 		})
 	}
@@ -300,16 +300,16 @@ func TestPullFailures(t *testing.T) {
 				c.change(&o.Spec)
 			}
 			run := w.Pull(w.provider().Login, o)
-			run.Fails(t, c.reason, c.say)
-			if w.Issued > 0 || c.change != nil && len(w.Asked) > 0 {
-				t.Errorf("asked %q", w.Asked)
+			run.RequireFailure(t, c.reason, c.say)
+			if w.Issued > 0 || c.change != nil && len(w.Requests) > 0 {
+				t.Errorf("asked %q", w.Requests)
 			}
 		})
 	}
 }
 
-// TestImpersonationIsNotLedAway does not send a token to the target of a redirect.
-func TestImpersonationIsNotLedAway(t *testing.T) {
+// TestImpersonationFollowsNoRedirect does not send a token to the target of a redirect.
+func TestImpersonationFollowsNoRedirect(t *testing.T) {
 	w := newServices(t, file(federated(t).with("service_account_impersonation_url", "https://iamcredentials.googleapis.com/away").write(t))...)
 	w.Answer = func(rw http.ResponseWriter, r *http.Request) {
 		switch {

@@ -43,7 +43,7 @@ type services struct {
 func newServices(t *testing.T, vars ...string) *services {
 	w := &services{Services: logintest.NewServices(t, append([]string{"HOME", t.TempDir()}, vars...)...), scope: cloudScope}
 	if w.Env["GCE_METADATA_HOST"] == "" {
-		w.Env["GCE_METADATA_HOST"] = logintest.Host(logintest.ServeHere(t, w.machine))
+		w.Env["GCE_METADATA_HOST"] = logintest.Host(logintest.ServeLoopback(t, w.machine))
 	}
 	w.Serve(w.token, "oauth2.googleapis.com")
 	w.Serve(w.exchange, "sts.googleapis.com", "sts.s3nsapis.fr")
@@ -65,10 +65,10 @@ func (w *services) allow(r *http.Request) bool {
 	return n > 0 && user == "oauth2accesstoken" && password == token(n)
 }
 
-// note records a request, and reports whether Answer of the services responded to it.
-func (w *services) note(rw http.ResponseWriter, r *http.Request, format string, args ...any) bool {
+// noteOrAnswer records a request, and reports whether Answer of the services responded to it.
+func (w *services) noteOrAnswer(rw http.ResponseWriter, r *http.Request, format string, args ...any) bool {
 	w.Note(format, args...)
-	return w.Instead(rw, r)
+	return w.TryAnswer(rw, r)
 }
 
 func (w *services) next() string { return token(w.Next()) }
@@ -76,7 +76,7 @@ func (w *services) next() string { return token(w.Next()) }
 // token answers requests by assertion (RFC 7523 section 2.1) and refresh token (RFC 6749 section 6).
 func (w *services) token(rw http.ResponseWriter, r *http.Request) {
 	form := func(name string) string { return r.PostFormValue(name) }
-	if w.note(rw, r, "token %s %s", form("grant_type"), form("client_id")) {
+	if w.noteOrAnswer(rw, r, "token %s %s", form("grant_type"), form("client_id")) {
 		return
 	}
 	switch {
@@ -99,7 +99,7 @@ func asserted(assertion, audience, scope string) bool {
 // exchange answers token exchanges (RFC 8693 section 2.1).
 func (w *services) exchange(rw http.ResponseWriter, r *http.Request) {
 	form := func(name string) string { return r.PostFormValue(name) }
-	if w.note(rw, r, "%s %s %s %s", r.Host, form("audience"), form("subject_token_type"), form("scope")) {
+	if w.noteOrAnswer(rw, r, "%s %s %s %s", r.Host, form("audience"), form("subject_token_type"), form("scope")) {
 		return
 	}
 	if form("subject_token") != logintest.Identity || form("grant_type") != "urn:ietf:params:oauth:grant-type:token-exchange" || r.URL.Path != "/v1/token" {
@@ -111,7 +111,7 @@ func (w *services) exchange(rw http.ResponseWriter, r *http.Request) {
 
 // impersonate answers generateAccessToken of a service account.
 func (w *services) impersonate(rw http.ResponseWriter, r *http.Request) {
-	if w.note(rw, r, "%s%s", r.Host, r.URL.Path) {
+	if w.noteOrAnswer(rw, r, "%s%s", r.Host, r.URL.Path) {
 		return
 	}
 	if r.Header.Get("Authorization") != "Bearer "+token(w.Issued) {
@@ -123,7 +123,7 @@ func (w *services) impersonate(rw http.ResponseWriter, r *http.Request) {
 
 // machine is the metadata server.
 func (w *services) machine(rw http.ResponseWriter, r *http.Request) {
-	if w.note(rw, r, "machine %s", r.URL) {
+	if w.noteOrAnswer(rw, r, "machine %s", r.URL) {
 		return
 	}
 	switch {

@@ -101,7 +101,7 @@ func baseURL(given string, repository *url.URL) (*url.URL, error) {
 		given = "https://api.github.com"
 	}
 	base, err := url.Parse(given)
-	if err != nil || !exchange.Safe(base) || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
+	if err != nil || !exchange.IsConfidential(base) || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
 		return nil, fmt.Errorf("githubAppBaseURL is not the URL of an API: it should read https://HOST/api/v3")
 	}
 	home := *base
@@ -151,10 +151,10 @@ func (s *session) token(ctx context.Context, repository string) (token, error) {
 	}
 	path := "/app/installations/" + id + "/access_tokens"
 	var t token
-	err := s.ask(ctx, http.MethodPost, path, wanted, &t)
+	err := s.request(ctx, http.MethodPost, path, wanted, &t)
 	if repository != "" && isStatus(err, http.StatusUnprocessableEntity) {
 		wanted.Repositories = nil
-		err = s.ask(ctx, http.MethodPost, path, wanted, &t)
+		err = s.request(ctx, http.MethodPost, path, wanted, &t)
 	}
 	return t, err
 }
@@ -164,9 +164,9 @@ func (s *session) installation(ctx context.Context) (string, error) {
 	var found struct {
 		ID json.Number `json:"id"`
 	}
-	err := s.ask(ctx, http.MethodGet, "/orgs/"+s.app.Owner+"/installation", nil, &found)
+	err := s.request(ctx, http.MethodGet, "/orgs/"+s.app.Owner+"/installation", nil, &found)
 	if isStatus(err, http.StatusNotFound) {
-		err = s.ask(ctx, http.MethodGet, "/users/"+s.app.Owner+"/installation", nil, &found)
+		err = s.request(ctx, http.MethodGet, "/users/"+s.app.Owner+"/installation", nil, &found)
 	}
 	switch {
 	case isStatus(err, http.StatusNotFound):
@@ -180,8 +180,8 @@ func (s *session) installation(ctx context.Context) (string, error) {
 	return found.ID.String(), nil
 }
 
-// ask sends one request to the API.
-func (s *session) ask(ctx context.Context, method, path string, in, out any) error {
+// request sends one request to the API.
+func (s *session) request(ctx context.Context, method, path string, in, out any) error {
 	now := exchange.Time(s.now) // a token that proves the identity of the app (RFC 7519)
 	proof, err := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{"iat": now.Add(-skew).Unix(), "exp": now.Add(life).Unix(), "iss": s.app.ID}).SignedString(s.app.Key)
 	if err != nil {
@@ -221,7 +221,7 @@ var hints = map[int]string{
 
 func explain(err error) error {
 	e, ok := errors.AsType[*exchange.StatusError](err)
-	if !ok || e.Limited() || hints[e.Status] == "" {
+	if !ok || e.RateLimited() || hints[e.Status] == "" {
 		return err
 	}
 	return fmt.Errorf("%w: %w: %s", source.ErrProvider, err, hints[e.Status])

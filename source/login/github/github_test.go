@@ -276,7 +276,7 @@ func TestFetchRefused(t *testing.T) {
 		w := newServices(t, logintest.Repo(t))
 		c.change(w)
 		run := w.fetch(t, c.url)
-		if run.Fails(t, c.reason, c.say); (len(w.api.Requests()) > 0) != c.asked || len(w.git.Requests()) > 0 {
+		if run.RequireFailure(t, c.reason, c.say); (len(w.api.Requests()) > 0) != c.asked || len(w.git.Requests()) > 0 {
 			t.Errorf("%s: the API was asked %q, the repository %d times", name, w.api.Requests(), len(w.git.Requests()))
 		}
 	}

@@ -81,7 +81,7 @@ func TestSecrets(t *testing.T) {
 // TestHosts sends a token only to the host of the API that issued it.
 func TestHosts(t *testing.T) {
 	f := newFixture(t)
-	f.client = &http.Client{Transport: refusing{}}
+	f.client = &http.Client{Transport: refusingTransport{}}
 	for _, c := range []struct {
 		repository, base string
 		good             bool
@@ -116,12 +116,12 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// refusing fails all requests that would leave the machine.
-type refusing struct{}
+// refusingTransport fails all requests that would leave the machine.
+type refusingTransport struct{}
 
 var errReached = errors.New("reached")
 
-func (refusing) RoundTrip(*http.Request) (*http.Response, error) { return nil, errReached }
+func (refusingTransport) RoundTrip(*http.Request) (*http.Response, error) { return nil, errReached }
 
 func TestAnswers(t *testing.T) {
 	answer := func(status int, body string, header ...string) http.HandlerFunc {
@@ -208,7 +208,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-func TestRedirectAtHome(t *testing.T) {
+func TestRedirectOnSameHost(t *testing.T) {
 	f := newFixture(t)
 	f.Answer(func(w http.ResponseWriter, r *http.Request) {
 		f.Answer(nil)

@@ -280,7 +280,7 @@ func (p *Problem) Error() string {
 }
 
 // Transient reports whether the same request may succeed later.
-func (p *Problem) Transient() bool { return retry.Status(p.Status) }
+func (p *Problem) Transient() bool { return retry.IsRetryable(p.Status) }
 
 // Is reports whether target is [fs.ErrNotExist] and the status is 404, or target is [fs.ErrPermission]
 // and the status is 401 or 403.

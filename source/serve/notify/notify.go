@@ -94,7 +94,7 @@ func Decode(name string, r io.Reader) ([]Receiver, error) {
 		for i := range file.Receivers {
 			d.Adopt(file.Receivers[i].check(fmt.Sprintf("receivers[%d].", i)))
 		}
-		s.Note(s.Place(&d.Findings, n, "")...)
+		s.Note(s.Locate(&d.Findings, n, "")...)
 	}
 	if err := s.Err(); err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func Start(c Config) (*Dispatcher, error) {
 	var errs []error
 	for i := range c.Receivers {
 		r := &c.Receivers[i]
-		errs = append(errs, r.check(fmt.Sprintf("receivers[%d].", i)).Of("")...)
+		errs = append(errs, r.check(fmt.Sprintf("receivers[%d].", i)).ErrorsFor("")...)
 		w := r.webhook()
 		w.Proxies, w.Pool = c.Proxy, &d.pool
 		if c.Secrets != nil {

@@ -36,13 +36,13 @@ const MaxAnswer = 1 << 20
 
 const (
 	maxRedirects = 5
-	nearTimeout  = 2 * time.Second // to connect to a service of the machine, which answers at once or not at all
+	localTimeout = 2 * time.Second // to connect to a service of the machine, which answers at once or not at all
 )
 
 // Client returns a client that keeps the rules of this package. given is the client for
 // https; nil means one without proxy. The caller closes the idle connections of the result.
 func Client(given *http.Client) *http.Client {
-	near := transport.Client(transport.Config{DialTimeout: nearTimeout}).Transport
+	near := transport.Client(transport.Config{DialTimeout: localTimeout}).Transport
 	far := near
 	if given != nil && given.Transport != nil {
 		far = given.Transport
@@ -51,12 +51,12 @@ func Client(given *http.Client) *http.Client {
 }
 
 // A router sends requests without TLS through near, and all others through far.
-type router struct{ near, far http.RoundTripper }
+type router struct{ local, remote http.RoundTripper }
 
 func (c *router) RoundTrip(req *http.Request) (*http.Response, error) {
-	way := c.near
+	way := c.local
 	if req.URL.Scheme == "https" {
-		way = c.far
+		way = c.remote
 	}
 	resp, err := way.RoundTrip(req)
 	if err == nil {
@@ -68,7 +68,7 @@ func (c *router) RoundTrip(req *http.Request) (*http.Response, error) {
 // CloseIdleConnections is called by [http.Client.CloseIdleConnections]. The connections of
 // the given client are closed by its owner.
 func (c *router) CloseIdleConnections() {
-	if closer, ok := c.near.(interface{ CloseIdleConnections() }); ok {
+	if closer, ok := c.local.(interface{ CloseIdleConnections() }); ok {
 		closer.CloseIdleConnections()
 	}
 }
@@ -83,8 +83,8 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Safe reports whether requests to u are private: over TLS, or within the machine.
-func Safe(u *url.URL) bool {
+// IsConfidential reports whether requests to u are private: over TLS, or within the machine.
+func IsConfidential(u *url.URL) bool {
 	if u.Scheme == "https" {
 		return u.Host != ""
 	}
@@ -118,20 +118,20 @@ func (s *strictTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, failure
 }
 
-// Until returns client for requests that end with ctx at the latest. It is for libraries
+// WithContext returns client for requests that end with ctx at the latest. It is for libraries
 // that continue when their caller has gone.
-func Until(ctx context.Context, client *http.Client) *http.Client {
+func WithContext(ctx context.Context, client *http.Client) *http.Client {
 	c := *client
-	c.Transport = &until{client.Transport, ctx}
+	c.Transport = &contextTransport{client.Transport, ctx}
 	return &c
 }
 
-type until struct {
+type contextTransport struct {
 	http.RoundTripper
 	ctx context.Context
 }
 
-func (u *until) RoundTrip(req *http.Request) (*http.Response, error) {
+func (u *contextTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if u.ctx.Err() != nil {
 		if req.Body != nil {
 			req.Body.Close()
@@ -171,9 +171,9 @@ func Begin[Endpoint any](ctx context.Context, r source.LoginRequest, find func(*
 	return at, account, Client(r.Client), nil
 }
 
-// Key distinguishes the identities of service accounts in the keys of [Credentials]; it is
+// AccountKey distinguishes the identities of service accounts in the keys of [Credentials]; it is
 // "" for nil.
-func Key(a *source.Account) string {
+func AccountKey(a *source.Account) string {
 	if a == nil {
 		return ""
 	}
@@ -208,24 +208,24 @@ var fields = map[string]string{"https": "spec.url", "oci": "spec.url", "s3": "sp
 // Patterns of hosts are matched against the result only.
 func Host(u *url.URL) string {
 	host := strings.TrimSuffix(u.Host, ":443")
-	if fields[u.Scheme] == "" || u.User != nil || strings.ContainsFunc(host, foreign) {
+	if fields[u.Scheme] == "" || u.User != nil || strings.ContainsFunc(host, notInHostName) {
 		return ""
 	}
 	return strings.ToLower(host)
 }
 
-// foreign reports whether a host name cannot contain r.
-func foreign(r rune) bool {
+// notInHostName reports whether a host name cannot contain r.
+func notInHostName(r rune) bool {
 	return r != '-' && r != '.' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 }
 
 // NoIdentity returns err as an error that satisfies [source.ErrNoIdentity].
-func NoIdentity(err error) error { return noIdentity{err} }
+func NoIdentity(err error) error { return noIdentityError{err} }
 
-type noIdentity struct{ error }
+type noIdentityError struct{ error }
 
-func (n noIdentity) Is(target error) bool { return target == source.ErrNoIdentity }
-func (n noIdentity) Unwrap() error        { return n.error }
+func (n noIdentityError) Is(target error) bool { return target == source.ErrNoIdentity }
+func (n noIdentityError) Unwrap() error        { return n.error }
 
 // A StatusError is a response with a status other than 2xx.
 type StatusError struct {
@@ -243,8 +243,8 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// Limited reports whether the service refused because it received too many requests.
-func (e *StatusError) Limited() bool {
+// RateLimited reports whether the service refused because it received too many requests.
+func (e *StatusError) RateLimited() bool {
 	return e.Status == http.StatusTooManyRequests || e.header.Get("Retry-After") != "" || e.header.Get("X-Ratelimit-Remaining") == "0"
 }
 
@@ -253,7 +253,7 @@ func (e *StatusError) Header(name string) string { return e.header.Get(name) }
 
 // Final reports whether a later attempt is useless, because the service refused the request
 // or the identity behind it.
-func (e *StatusError) Final() bool { return Final(e.Status) && !e.Limited() }
+func (e *StatusError) Final() bool { return Final(e.Status) && !e.RateLimited() }
 
 // Final reports whether a status, taken alone, makes a later attempt useless.
 func Final(status int) bool {
@@ -261,17 +261,17 @@ func Final(status int) bool {
 }
 
 func newStatusError(req *http.Request, resp *http.Response) *StatusError {
-	return &StatusError{nameOf(req), resp.StatusCode, said(resp, proofs(req)), resp.Header}
+	return &StatusError{nameOf(req), resp.StatusCode, failureMessage(resp, requestSecrets(req)), resp.Header}
 }
 
 // nameOf names a request in messages.
 func nameOf(req *http.Request) string { return req.Method + " " + redact.URL(req.URL) }
 
-// proofFields are the form fields that hold credentials (RFC 6749, RFC 7523, RFC 8693).
-var proofFields = []string{"assertion", "client_assertion", "client_secret", "refresh_token", "subject_token", "access_token"}
+// secretFields are the form fields that hold credentials (RFC 6749, RFC 7523, RFC 8693).
+var secretFields = []string{"assertion", "client_assertion", "client_secret", "refresh_token", "subject_token", "access_token"}
 
-// proofs returns the credentials in req, from its header or its form.
-func proofs(req *http.Request) []string {
+// requestSecrets returns the credentials in req, from its header or its form.
+func requestSecrets(req *http.Request) []string {
 	_, secret, _ := strings.Cut(req.Header.Get("Authorization"), " ")
 	_, password, _ := req.BasicAuth()
 	secrets := []string{secret, password}
@@ -285,7 +285,7 @@ func proofs(req *http.Request) []string {
 	defer body.Close()
 	text, _ := io.ReadAll(body) // from memory: this program wrote it
 	form, _ := url.ParseQuery(string(text))
-	for _, field := range proofFields {
+	for _, field := range secretFields {
 		secrets = append(secrets, form[field]...)
 	}
 	return secrets
@@ -299,14 +299,14 @@ func JSON(client *http.Client, req *http.Request, out any) error {
 		return err
 	}
 	if err := json.Unmarshal([]byte(body), out); err != nil { // the error may quote a value of any length
-		return fmt.Errorf("%s: the answer is invalid: %s", nameOf(req), Said(err.Error(), proofs(req)...))
+		return fmt.Errorf("%s: the answer is invalid: %s", nameOf(req), CleanText(err.Error(), requestSecrets(req)...))
 	}
 	return nil
 }
 
 // Text sends req and returns the body of the response. Errors are those of [JSON].
 func Text(client *http.Client, req *http.Request) (string, error) {
-	name, secrets := nameOf(req), proofs(req)
+	name, secrets := nameOf(req), requestSecrets(req)
 	resp, err := client.Do(req)
 	if err != nil {
 		if u, ok := errors.AsType[*url.Error](err); ok {
@@ -323,7 +323,7 @@ func Text(client *http.Client, req *http.Request) (string, error) {
 	}
 	body, err := io.ReadAll(resp.Body) // Client limits its size
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return "", fmt.Errorf("%s: %s", name, Said(err.Error()))
+		return "", fmt.Errorf("%s: %s", name, CleanText(err.Error()))
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: the answer breaks off: %w", name, redact.Error(err, secrets...))
@@ -331,9 +331,9 @@ func Text(client *http.Client, req *http.Request) (string, error) {
 	return string(body), nil
 }
 
-// said returns the explanation in the body of a failure, from the fields that GitHub, OAuth
+// failureMessage returns the explanation in the body of a failure, from the fields that GitHub, OAuth
 // 2.0 (RFC 6749 section 5.2), Google, registries and others use.
-func said(resp *http.Response, secrets []string) string {
+func failureMessage(resp *http.Response, secrets []string) string {
 	var body struct {
 		Message     string `json:"message"`
 		Description string `json:"error_description"`
@@ -343,7 +343,7 @@ func said(resp *http.Response, secrets []string) string {
 	if json.NewDecoder(resp.Body).Decode(&body) != nil {
 		return ""
 	}
-	return Said(cmp.Or(body.Message, body.Description, messageOf(body.Error), messageOf(body.Errors)), secrets...)
+	return CleanText(cmp.Or(body.Message, body.Description, messageOf(body.Error), messageOf(body.Errors)), secrets...)
 }
 
 // messageOf returns the message in v: v itself, that of an object, or that of the first
@@ -359,14 +359,14 @@ func messageOf(v any) string {
 	return text
 }
 
-// maxSaid is the maximum length of a repeated explanation, in bytes.
-const maxSaid = 300
+// maxCleanText is the maximum length of a repeated explanation, in bytes.
+const maxCleanText = 300
 
-// Said returns the explanation of a service in a form that can be shown: in one line,
+// CleanText returns the explanation of a service in a form that can be shown: in one line,
 // short, and without secrets.
-func Said(text string, secrets ...string) string {
+func CleanText(text string, secrets ...string) string {
 	text = strings.ReplaceAll(text, "http: request body too large", fmt.Sprintf("the answer is larger than %d bytes", MaxAnswer))
-	return redact.Excerpt(text, maxSaid, secrets...)
+	return redact.Excerpt(text, maxCleanText, secrets...)
 }
 
 // The variables that a runner sets for its jobs.
@@ -384,7 +384,7 @@ var JobVariables = []string{requestURL, requestToken}
 // is sent over https only, or to loopback.
 func JobToken(ctx context.Context, client *http.Client, env Environment, audience string) (string, error) {
 	u, err := url.Parse(env.Value(requestURL))
-	if err != nil || !Safe(u) || u.User != nil {
+	if err != nil || !IsConfidential(u) || u.User != nil {
 		return "", errors.New(requestURL + " is not an https URL")
 	}
 	q := u.Query()
@@ -444,8 +444,8 @@ func File(name string) ([]byte, error) {
 const (
 	// MaxCredentials is the maximum number of keys in [Credentials].
 	MaxCredentials = 1000
-	// Patience is how long a caller waits for the request of another caller.
-	Patience = 10 * time.Second
+	// MaxWait is how long a caller waits for the request of another caller.
+	MaxWait = 10 * time.Second
 
 	maxLife = time.Hour // of a cached credential
 )
@@ -457,7 +457,7 @@ const (
 //     does not expire during the work it is for. One without a known expiry is not cached.
 //   - For each key, one request runs at a time. A caller that waits for the request of
 //     another gives up when its own context ends. It sends its own request if the other
-//     failed, or got no response for [Patience]: the other may go through a proxy that
+//     failed, or got no response for [MaxWait]: the other may go through a proxy that
 //     never answers.
 //   - At most [MaxCredentials] keys are cached; a further key drops all of them.
 //   - A credential that cannot be sent in a header is an error.
@@ -468,7 +468,7 @@ type Credentials struct {
 
 // A slot is the cache entry of one key.
 type slot struct {
-	turn  chan struct{}      // full while a caller requests a new credential
+	sem   chan struct{}      // full while a caller requests a new credential
 	held  *source.Credential // nil when there is none
 	until time.Time
 }
@@ -479,11 +479,11 @@ type slot struct {
 func (k *Credentials) Get(ctx context.Context, now func() time.Time, key string, issue func(context.Context) (source.Credential, error)) (source.Credential, error) {
 	s, held := k.find(key, Time(now))
 	if held == nil {
-		impatient := time.NewTimer(Patience)
+		impatient := time.NewTimer(MaxWait)
 		defer impatient.Stop()
 		select {
-		case s.turn <- struct{}{}:
-			defer func() { <-s.turn }()
+		case s.sem <- struct{}{}:
+			defer func() { <-s.sem }()
 		case <-impatient.C:
 		case <-ctx.Done():
 			return source.Credential{}, context.Cause(ctx)
@@ -537,7 +537,7 @@ func (k *Credentials) find(key string, now time.Time) (*slot, *source.Credential
 	}
 	s := k.slots[key]
 	if s == nil {
-		s = &slot{turn: make(chan struct{}, 1)}
+		s = &slot{sem: make(chan struct{}, 1)}
 		k.slots[key] = s
 	}
 	if !now.Before(s.until) {

@@ -34,16 +34,16 @@ func ask(t *testing.T, ctx context.Context, client *http.Client, to string, out 
 	return exchange.JSON(client, req, out)
 }
 
-// far is the transport that the caller gave.
-type far struct{ seen []string }
+// recordingTransport is the transport that the caller gave.
+type recordingTransport struct{ seen []string }
 
-func (f *far) RoundTrip(r *http.Request) (*http.Response, error) {
+func (f *recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	f.seen = append(f.seen, r.URL.String())
 	return nil, errors.New("far away")
 }
 
-func TestWays(t *testing.T) {
-	given := &far{}
+func TestRoutes(t *testing.T) {
+	given := &recordingTransport{}
 	client := exchange.Client(&http.Client{Transport: given})
 	var out map[string]string
 	if err := ask(t, t.Context(), client, serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"a":"b"}`) }), &out); err != nil || out["a"] != "b" {
@@ -80,7 +80,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-func TestUntil(t *testing.T) {
+func TestWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/stall" {
@@ -90,7 +90,7 @@ func TestUntil(t *testing.T) {
 		}
 		fmt.Fprint(w, `{}`)
 	})
-	client := exchange.Until(ctx, exchange.Client(nil))
+	client := exchange.WithContext(ctx, exchange.Client(nil))
 	var out struct{}
 	if err := ask(t, t.Context(), client, u, &out); err != nil {
 		t.Error(err)
@@ -193,7 +193,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-func TestSafe(t *testing.T) {
+func TestIsConfidential(t *testing.T) {
 	for s, want := range map[string]bool{
 		"https://example.com": true, "http://127.0.0.1:1": true, "http://127.9.9.9": true, "http://[::1]:1/a": true, "http://localhost": true,
 		"http://example.com": false, "http://localhost.example.com": false, "http://169.254.169.254": false, "http://127.0.0.1.example.com": false,
@@ -201,7 +201,7 @@ func TestSafe(t *testing.T) {
 	} {
 		u, err := url.Parse(s)
 		must(t, err)
-		testenv.Equal(t, exchange.Safe(u), want, s)
+		testenv.Equal(t, exchange.IsConfidential(u), want, s)
 	}
 }
 
@@ -371,8 +371,8 @@ func TestWaiting(t *testing.T) {
 	end <- errors.New("failed")
 }
 
-// TestPatience: a request that never ends delays other callers by at most Patience.
-func TestPatience(t *testing.T) {
+// TestMaxWait: a request that never ends delays other callers by at most Patience.
+func TestMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var k exchange.Credentials
 		issued := 0

@@ -187,12 +187,12 @@ func reconcile(t testing.TB, obj source.Object, from origin) (run Run) {
 	return run
 }
 
-// A Judge is the function by which a provider recognises the URL of a login as one of its
+// A EndpointFunc is the function by which a provider recognises the URL of a login as one of its
 // endpoints. It returns an error for any other URL.
-type Judge[P comparable] func(*url.URL) (P, error)
+type EndpointFunc[P comparable] func(*url.URL) (P, error)
 
-// Endpoints checks the endpoints that judge returns for URLs.
-func Endpoints[P comparable](t *testing.T, judge Judge[P], want map[string]P) {
+// CheckEndpoints checks the endpoints that judge returns for URLs.
+func CheckEndpoints[P comparable](t *testing.T, judge EndpointFunc[P], want map[string]P) {
 	t.Helper()
 	for s, want := range want {
 		u, err := url.Parse(s)
@@ -205,9 +205,9 @@ func Endpoints[P comparable](t *testing.T, judge Judge[P], want map[string]P) {
 	}
 }
 
-// Strangers checks that judge rejects each URL in a text. The URLs look like those of the
+// CheckForeignURLs checks that judge rejects each URL in a text. The URLs look like those of the
 // provider.
-func Strangers[P comparable](t *testing.T, judge Judge[P], urls string) {
+func CheckForeignURLs[P comparable](t *testing.T, judge EndpointFunc[P], urls string) {
 	t.Helper()
 	for s := range strings.FieldsSeq(urls) {
 		u, err := url.Parse(s)

@@ -34,11 +34,11 @@ type Services struct {
 	Clock   *Clock
 	Env     map[string]string
 
-	mu      sync.Mutex
-	Asked   []string         // requests to the token services
-	Issued  int              // how many tokens they issued
-	Revoked bool             // whether servers refuse all of them
-	Answer  http.HandlerFunc // in place of the token services, nil for none
+	mu       sync.Mutex
+	Requests []string         // requests to the token services
+	Issued   int              // how many tokens they issued
+	Revoked  bool             // whether servers refuse all of them
+	Answer   http.HandlerFunc // in place of the token services, nil for none
 
 	hosts map[string]string
 }
@@ -75,14 +75,14 @@ func (w *Services) Lookup(name string) (string, bool) { v, ok := w.Env[name]; re
 func (w *Services) Note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.Asked = append(w.Asked, fmt.Sprintf(format, args...))
+	w.Requests = append(w.Requests, fmt.Sprintf(format, args...))
 }
 
-// Asks returns the recorded requests that contain part.
-func (w *Services) Asks(part string) []string {
+// RequestsContaining returns the recorded requests that contain part.
+func (w *Services) RequestsContaining(part string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(w.Asked), func(a string) bool { return !strings.Contains(a, part) })
+	return slices.DeleteFunc(slices.Clone(w.Requests), func(a string) bool { return !strings.Contains(a, part) })
 }
 
 // Next counts a token, and returns its number.
@@ -110,8 +110,8 @@ func (w *Services) SetAnswer(h http.HandlerFunc) {
 	w.Answer = h
 }
 
-// Instead responds with Answer, if it is set, and reports whether it is.
-func (w *Services) Instead(rw http.ResponseWriter, r *http.Request) bool {
+// TryAnswer responds with Answer, if it is set, and reports whether it is.
+func (w *Services) TryAnswer(rw http.ResponseWriter, r *http.Request) bool {
 	w.mu.Lock()
 	answer := w.Answer
 	w.mu.Unlock()
@@ -125,7 +125,7 @@ func (w *Services) Instead(rw http.ResponseWriter, r *http.Request) bool {
 func (w *Services) runner(rw http.ResponseWriter, r *http.Request) {
 	w.Note("runner %s", r.URL)
 	switch {
-	case w.Instead(rw, r):
+	case w.TryAnswer(rw, r):
 	case r.Header.Get("Authorization") != "Bearer runner-canary":
 		rw.WriteHeader(http.StatusUnauthorized)
 	default:
@@ -175,8 +175,8 @@ func (w *Services) Account(annotations ...string) source.AccountFunc {
 	}
 }
 
-// Enter logs in to u as [ServiceAccount], and checks that an error shows no secret.
-func (w *Services) Enter(login source.LoginFunc, provider, u string, account source.AccountFunc) (source.Credential, error) {
+// LogIn logs in to u as [ServiceAccount], and checks that an error shows no secret.
+func (w *Services) LogIn(login source.LoginFunc, provider, u string, account source.AccountFunc) (source.Credential, error) {
 	w.T.Helper()
 	r := w.Request(provider, u)
 	r.ServiceAccount = ServiceAccount
@@ -191,17 +191,17 @@ func (w *Services) Enter(login source.LoginFunc, provider, u string, account sou
 // Fetch is [Reconcile] with the Secrets of w.
 func (w *Services) Fetch(login source.LoginFunc, g *source.GitRepository) Run {
 	w.T.Helper()
-	return w.checked(Reconcile(w.T, g, w.Secrets, login))
+	return w.checkSecrets(Reconcile(w.T, g, w.Secrets, login))
 }
 
 // Pull is [Pull] with the Secrets of w.
 func (w *Services) Pull(login source.LoginFunc, o *source.OCIRepository) Run {
 	w.T.Helper()
-	return w.checked(Pull(w.T, o, w.Secrets, login))
+	return w.checkSecrets(Pull(w.T, o, w.Secrets, login))
 }
 
-// checked checks that no text of a run shows a secret.
-func (w *Services) checked(run Run) Run {
+// checkSecrets checks that no text of a run shows a secret.
+func (w *Services) checkSecrets(run Run) Run {
 	w.T.Helper()
 	for _, secret := range []string{"canary", "eyJ", "PRIVATE"} {
 		if strings.Contains(run.Texts, secret) {
@@ -211,8 +211,8 @@ func (w *Services) checked(run Run) Run {
 	return run
 }
 
-// Tunnels checks that the proxy received only CONNECT requests, and none for direct.
-func (w *Services) Tunnels(direct string) {
+// RequireTunnels checks that the proxy received only CONNECT requests, and none for direct.
+func (w *Services) RequireTunnels(direct string) {
 	w.T.Helper()
 	for _, seen := range w.Proxy.Seen() {
 		if !strings.HasPrefix(seen, "CONNECT ") || direct != "" && strings.Contains(seen, direct) {
@@ -221,9 +221,9 @@ func (w *Services) Tunnels(direct string) {
 	}
 }
 
-// Fails checks that a run failed for a reason, and that its error contains each part of
+// RequireFailure checks that a run failed for a reason, and that its error contains each part of
 // say, separated by |.
-func (run Run) Fails(t testing.TB, reason, say string) {
+func (run Run) RequireFailure(t testing.TB, reason, say string) {
 	t.Helper()
 	if run.Err == nil || run.Reason != reason {
 		t.Fatalf("%s, %v", run.Reason, run.Err)
@@ -256,8 +256,8 @@ func Redirects(to string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, to, http.StatusTemporaryRedirect) }
 }
 
-// ServeHere serves h without TLS on loopback, and returns its URL.
-func ServeHere(t testing.TB, h http.HandlerFunc) string {
+// ServeLoopback serves h without TLS on loopback, and returns its URL.
+func ServeLoopback(t testing.TB, h http.HandlerFunc) string {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	return s.URL
