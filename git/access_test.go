@@ -268,7 +268,7 @@ func TestLoginFailures(t *testing.T) {
 		say     string
 	}{
 		{name: "no provider is known", without: true, reason: provider, stalled: true, say: "knows no provider azure"},
-		{name: "ssh", change: func(g *source.GitRepository) { g.Spec.URL = "ssh://git@example.com/x" }, reason: provider, stalled: true, say: "not with ssh"},
+		{name: "ssh", change: func(g *source.GitRepository) { g.Spec.URL = "ssh://git@example.com/x" }, reason: provider, stalled: true, say: "not ssh"},
 		{name: "user information", change: func(g *source.GitRepository) { g.Spec.URL = "https://canary:canary@example.com/x" }, reason: provider, stalled: true, say: "without user information"},
 		{name: "misconfigured", err: fmt.Errorf("%w: no key", source.ErrProvider), reason: provider, say: "provider azure|no key"},
 		{name: "hopeless", err: fmt.Errorf("%w: %w: no key", source.ErrInvalid, source.ErrProvider), reason: provider, stalled: true, say: "no key"},
