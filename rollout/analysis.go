@@ -1,36 +1,36 @@
-// Package rollout does what a rollout controller does with webhooks: it calls
-// them, judges their answers, and drives a canary analysis by them, by metrics
-// and by thresholds. It needs no cluster.
+// Package rollout implements the webhooks of a rollout controller: it calls
+// them, judges their answers, and runs a canary analysis with webhooks, metrics
+// and thresholds. It needs no cluster.
 //
-// The specification is in its words: a canary is in one of seven phases, a
-// webhook is of one of eight types.
+// It uses the terms of the specification: a canary is in one of seven phases, a
+// webhook has one of eight types.
 //
 //	Caller     calls one webhook, with timeout, retries and credentials
-//	HookType   judges what came of it: see [HookType.Judge]
-//	Analysis   one step of an analysis: status in, status out
+//	HookType   judges the outcome of a call: see [HookType.Judge]
+//	Analysis   runs one step of an analysis: status in, status out
 //	Decode     reads Canary manifests
 //
 // # Manifests
 //
-// A [Canary] holds what its manifest says; methods return the defaults of what
-// is left out, so that one made in Go has them too. [Decode] reads spec.analysis
-// as strictly as an API server: names of fields are case-sensitive, unknown and
-// duplicate fields are defects, nothing is converted from one type to another.
+// A [Canary] holds the fields that its manifest sets. Methods return the defaults
+// of the others, so a Canary made in Go has the same defaults. [Decode] reads
+// spec.analysis as strictly as an API server: names of fields are case-sensitive,
+// unknown and duplicate fields are defects, no value is converted to another type.
 // Manifests of the reference implementation are read unchanged.
 //
-// An analysis starts with a canary for which [Canary.Check] returns nil. Decode
-// warns of what Check refuses, as manifests in the field have it, and of what has
-// no effect. Each error and warning is a [*DocumentError].
+// An analysis needs a canary for which [Canary.Check] returns nil. Decode only
+// warns of some defects that Check refuses, because existing manifests have them,
+// and of fields without effect. Each error and warning is a [*DocumentError].
 //
 // Limits: a stream has at most 64 MiB, a document 3 MiB.
 //
 // # Analyses
 //
-// An analysis goes in steps, one each interval, through the ports [Traffic],
+// An analysis runs one step in each interval and acts through the ports [Traffic],
 // [Target], [Metrics], [Hooks] and [Sink]. [Analysis.Step] has no clock and no
-// goroutine; all that it knows is the [Status], which is stored after each step:
-// an analysis may be cut short anywhere and goes on from there. What a step
-// decides is the table testdata/decisions.txt.
+// goroutine. Its only state is the [Status], which is stored after each step, so
+// an analysis can be interrupted anywhere and resumed. The table
+// testdata/decisions.txt lists what a step decides.
 package rollout
 
 import (
@@ -44,58 +44,57 @@ import (
 	"github.com/headgate-io/headgate/internal/retry"
 )
 
-// Routes are how traffic is divided, in percent. They sum to 100.
+// Routes are the shares of the traffic in percent. They sum to 100.
 type Routes struct {
 	Primary  int  `json:"primary"`
 	Canary   int  `json:"canary"`
-	Mirrored bool `json:"mirrored"` // the canary gets copies of requests to the primary, whose answers are dropped
+	Mirrored bool `json:"mirrored"` // the canary gets copies of requests to the primary; its answers to them are dropped
 }
 
 // Traffic divides requests between primary and canary. With spec.analysis.match
-// the division is of requests that match; others go to the primary.
+// it divides only the requests that match; all others go to the primary.
 type Traffic interface {
-	Routes(ctx context.Context) (Routes, error) // as they are now
+	Routes(ctx context.Context) (Routes, error) // the current routes
 	SetRoutes(ctx context.Context, r Routes) error
 }
 
-// A Target is the workload. Each method may be called again when an analysis
-// is resumed.
+// A Target is the workload. A resumed analysis may call each method again.
 type Target interface {
-	Revision(ctx context.Context) (string, error) // what is to be rolled out, as text that changes with it, never empty
-	PrimaryReady(ctx context.Context) error       // nil; an error that wraps ErrStuck when it never will be
+	Revision(ctx context.Context) (string, error) // of the canary: text that changes with each new revision, never empty
+	PrimaryReady(ctx context.Context) error       // nil if ready; wraps ErrStuck if it never becomes ready
 	CanaryReady(ctx context.Context) error
 	ScaleUp(ctx context.Context) error   // the canary
 	ScaleDown(ctx context.Context) error // the canary, to zero
-	Promote(ctx context.Context) error   // the revision becomes the primary's
+	Promote(ctx context.Context) error   // copies the revision to the primary
 }
 
-// ErrStuck is wrapped by errors of a Target that time does not mend.
+// ErrStuck is wrapped by an error of a Target that waiting does not resolve.
 var ErrStuck = errors.New("never becomes ready")
 
 // Metrics answers queries.
 type Metrics interface {
-	// Query returns the value of a metric now, an error that wraps ErrNoValues when it has none.
+	// Query returns the current value of a metric. The error wraps ErrNoValues if there is none.
 	Query(ctx context.Context, canary *Canary, metric Metric) (float64, error)
 }
 
-// ErrTooEarly is wrapped when there can be no values yet: what measures has only
-// just begun. The check decides nothing, and the weight is kept.
+// ErrTooEarly is wrapped when there can be no values yet, because the measurement
+// has just begun. The check then decides nothing, and the weight is kept.
 var ErrTooEarly = errors.New("measured for less than an interval")
 
-// ErrNoValues is wrapped when a query has no result, or one that is no number.
+// ErrNoValues is wrapped when a query has no result, or a result that is not a number.
 var ErrNoValues = errors.New("no values found")
 
-// A Sink is told events, in order. It does not block.
+// A Sink receives events in order. Emit must not block.
 type Sink interface {
 	Emit(ctx context.Context, event Event)
 }
 
 // An Analysis drives the rollout of one canary through its ports. Only Canary,
-// Traffic and Target are required, and Hooks when the canary lists webhooks
-// other than those of type event, which are the Sink's. Without Metrics none
-// are checked.
+// Traffic and Target are required, and Hooks if the canary lists webhooks of a
+// type other than event; the Sink calls those of type event. Without Metrics, no
+// metrics are checked.
 //
-// What it decides is the table testdata/decisions.txt.
+// The table testdata/decisions.txt lists its decisions.
 type Analysis struct {
 	Canary  *Canary
 	Traffic Traffic
@@ -105,15 +104,16 @@ type Analysis struct {
 	Sink    Sink
 }
 
-// Step does what one tick of the interval is for and returns the status after
-// it, and how long to wait before the next: zero for not at all. That is when
-// it decided a rollback, a promotion or the end, which is to be stored before
-// the next step acts upon it.
+// Step runs one step of the analysis. It returns the status after the step and
+// how long to wait before the next one. The wait is zero if the step decided a
+// rollback, a promotion, or an end after which post-rollout webhooks are to be
+// called: store the status before the next step acts upon it.
 //
-// Errors of ports are events, and what failed is done again in the next tick.
-// The error is that of ctx, and then the status has what was decided before:
-// nothing is counted that ctx cut short. Any other error names what is missing
-// in the analysis or wrong in the status, which is returned as it was.
+// Step reports errors of ports as events and repeats the failed operation in the
+// next tick. If ctx ends, it returns the error of ctx with everything decided
+// before that; an operation that ctx cut short is not counted. Any other error
+// names a missing field of the analysis or a defect of the status, and the status
+// is returned unchanged.
 func (a *Analysis) Step(ctx context.Context, now time.Time, s Status) (Status, time.Duration, error) {
 	if err := errors.Join(a.check(), s.Check()); err != nil {
 		return s, 0, err
@@ -121,7 +121,7 @@ func (a *Analysis) Step(ctx context.Context, now time.Time, s Status) (Status, t
 	if err := ctx.Err(); err != nil {
 		return s, 0, err
 	}
-	t := &tick{Analysis: a, ctx: ctx, now: now.UTC().Round(0), s: s} // as it is stored, without the monotonic clock
+	t := &tick{Analysis: a, ctx: ctx, now: now.UTC().Round(0), s: s} // as JSON stores it, without the monotonic clock
 	t.run()
 	if t.err != nil || t.decided {
 		return t.s, 0, t.err
@@ -130,7 +130,7 @@ func (a *Analysis) Step(ctx context.Context, now time.Time, s Status) (Status, t
 	return t.s, a.Canary.Interval(), nil
 }
 
-// check returns what the analysis cannot do without.
+// check returns an error if a required field is missing.
 func (a *Analysis) check() error {
 	switch {
 	case a.Canary == nil:
@@ -152,28 +152,28 @@ func (c *Canary) calls() bool {
 	return slices.ContainsFunc(c.Spec.Analysis.Webhooks, func(h Hook) bool { return h.Type != HookEvent })
 }
 
-// A Loop is the world around the steps of an analysis. Nil fields mean the
-// clock, and that nothing is saved.
+// A Loop connects [Analysis.Run] to its surroundings. If Now or Wait is nil, Run
+// uses the clock; if Save is nil, it saves nothing.
 type Loop struct {
 	Now      func() time.Time
 	Wait     func(context.Context, time.Duration) error
-	Save     func(Status) error // after each step, before the next
-	Interval time.Duration      // between two steps; 0 for that of the canary
-	Next     bool               // a rollout that has ended is followed by that of another revision, if there is one
+	Save     func(Status) error // called after each step, before the next
+	Interval time.Duration      // between two steps; 0 for the interval of the canary
+	Next     bool               // if the rollout has ended already, roll out another revision if there is one
 
-	// Request returns what a person asks of the rollout of the status, nil for
-	// nothing. It is asked before each step, until the status has that request.
+	// Request returns the pending request of a user for the rollout, nil for none.
+	// Run calls it before each step and copies the request to the status.
 	Request func(Status) *Request
 }
 
-// Run steps until the rollout has ended or ctx does, and returns the last
-// status. It may be cut short anywhere and go on from the status that was saved
-// last; that of a rollout that has ended is returned as it is, but for [Loop.Next].
+// Run runs steps until the rollout or ctx has ended, and returns the last status.
+// It can be interrupted anywhere and resumed with the last saved status. It
+// returns the status of an ended rollout unchanged, unless [Loop.Next] is set.
 //
-// A run that goes on waits for the rest of the interval first (see
-// [Status.Rest]), unless there is a request or another revision to roll out.
+// A resumed run first waits for the rest of the interval (see [Status.Rest]),
+// unless there is a request or another revision to roll out.
 //
-// The error is that of ctx, of Step, or of saving.
+// The error is that of ctx, Step or Save.
 func (a *Analysis) Run(ctx context.Context, s Status, loop Loop) (Status, error) {
 	loop = loop.defaults()
 	if err := a.rest(ctx, s, loop); err != nil {
@@ -206,7 +206,7 @@ func (a *Analysis) Run(ctx context.Context, s Status, loop Loop) (Status, error)
 	}
 }
 
-// follows reports whether another revision is to be rolled out after a rollout that has ended.
+// follows reports whether to roll out another revision after a rollout that has ended.
 func (a *Analysis) follows(ctx context.Context, s Status, loop Loop) (bool, error) {
 	if !loop.Next {
 		return false, nil
@@ -221,9 +221,9 @@ func (a *Analysis) follows(ctx context.Context, s Status, loop Loop) (bool, erro
 	return revision != s.AppliedSpec && revision != s.PromotedSpec, nil
 }
 
-// rest waits until the next step of a status that was saved is due.
+// rest waits until the next step of a resumed rollout is due.
 func (a *Analysis) rest(ctx context.Context, s Status, loop Loop) error {
-	if s.Ended() || a.check() != nil { // which Step tells
+	if s.Ended() || a.check() != nil { // Step returns the error of check
 		return nil
 	}
 	left := s.Rest(cmp.Or(loop.Interval, a.Canary.Interval()), loop.Now())
@@ -252,7 +252,7 @@ func (l Loop) defaults() Loop {
 	return l
 }
 
-// sleep waits for d, or returns the error of ctx when that ends first.
+// sleep waits for d, or returns the error of ctx if that ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	if retry.Sleep(ctx, d) != nil {
 		return ctx.Err()

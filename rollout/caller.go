@@ -22,40 +22,40 @@ import (
 	"github.com/headgate-io/headgate/internal/secret"
 )
 
-// Secrets hands out Secrets: an error that wraps fs.ErrNotExist when there is none.
+// Secrets returns the data of a Secret. The error wraps fs.ErrNotExist if there is none.
 type Secrets func(ctx context.Context, namespace, name string) (map[string][]byte, error)
 
 // A Caller calls webhooks. Its zero value works; it is safe for concurrent use.
-// Its owner ends idle connections with Close.
+// Call Close to close idle connections.
 //
-// Connections are shared by all calls with the same TLS settings. A redirect
-// (307 and 308) is followed only within the origin of the URL of the webhook,
-// and no other origin is shown its credentials.
+// All calls with the same TLS settings share connections. A redirect (307 and 308)
+// is followed only within the origin of the URL of the webhook, and credentials
+// are never sent to another origin.
 type Caller struct {
 	Proxy   func(*http.Request) (*url.URL, error)      // as in [http.Transport]; nil for none
 	Secrets Secrets                                    // nil: a webhook that names a Secret is an error
 	Wait    func(context.Context, time.Duration) error // between attempts; nil for the clock
-	Now     func() time.Time                           // in signatures, and what dates of Retry-After are compared with; nil for the clock
+	Now     func() time.Time                           // for signatures and for dates in Retry-After; nil for the clock
 
 	pool notify.Pool
 }
 
 // Call posts payload to the webhook (specification, "Calls made by the
-// controller"). The error is nil exactly when the type of the webhook accepts
-// the status of the answer. It wraps
+// controller"). The error is nil exactly if the type of the webhook accepts the
+// status of the answer. It wraps
 //
-//   - a [*StatusError] when another status was answered
-//   - the error of ctx when that ended
-//   - [os.ErrDeadlineExceeded] when no answer came within the timeout of the
-//     webhook, which is that of one attempt
-//   - the cause of the transport, or what is wrong with the webhook
+//   - a [*StatusError] if the answer has another status
+//   - the error of ctx if ctx has ended
+//   - [os.ErrDeadlineExceeded] if no answer came within the timeout of the
+//     webhook, which limits each attempt
+//   - the error of the transport, or the defect of the webhook
 //
-// Attempts after the first, as many as the webhook has retries, follow on
-// statuses 429 and from 500 on, except 501, and on failures of the transport
-// except those of certificates. Between them it waits 1 s, 2 s, 4 s and so on
-// up to 30 s; a Retry-After of 429 and 503 replaces the wait, up to 30 s.
+// Call retries, up to hook.Retries times, after status 429, after any status from
+// 500 on except 501, and after transport errors except those of certificates.
+// Between attempts it waits 1 s, 2 s, 4 s and so on up to 30 s. A Retry-After of
+// 429 and 503 replaces the wait, up to 30 s.
 //
-// The answer is what came in the last attempt, with and without an error.
+// The answer is that of the last attempt, also if there is an error.
 func (c *Caller) Call(ctx context.Context, hook Hook, payload Payload) (Answer, error) {
 	answer, err := c.call(ctx, hook, payload)
 	if err != nil {
@@ -64,18 +64,18 @@ func (c *Caller) Call(ctx context.Context, hook Hook, payload Payload) (Answer, 
 	return answer, err
 }
 
-// Close ends idle connections; those in use end 4 s after their calls. A Caller
-// can be used after it, and closed again.
+// Close closes idle connections; connections in use are closed 4 s after their
+// calls. A Caller can be used after Close, and closed again.
 func (c *Caller) Close() { c.pool.Close() }
 
-// A call is what is posted in each attempt.
+// A call holds the data that each attempt posts.
 type call struct {
 	*Caller
 	*notify.Target
 	rule    rule
 	timeout time.Duration // of an attempt
 	body    []byte
-	key     []byte // of signatures, nil for none
+	key     []byte // for signatures, nil for none
 }
 
 func (c *Caller) call(ctx context.Context, hook Hook, payload Payload) (Answer, error) {
@@ -112,7 +112,7 @@ func (c *Caller) call(ctx context.Context, hook Hook, payload Payload) (Answer, 
 	return answer, err
 }
 
-// in returns the Secret that a canary in a namespace means.
+// in returns the Secret that r names for a canary in namespace.
 func (r *SecretRef) in(namespace string) notify.Ref {
 	if r == nil {
 		return notify.Ref{}
@@ -120,7 +120,8 @@ func (r *SecretRef) in(namespace string) notify.Ref {
 	return notify.Ref{Namespace: namespace, Name: r.Name}
 }
 
-// authorize takes the credentials and the key of a Secret, which has to have some.
+// authorize reads the credentials and the signature key of a Secret. It is an
+// error if the Secret has neither.
 func (r *call) authorize(s secret.Reader, header http.Header) error {
 	err := notify.Authorize(s, header, []string{"bearerToken"}, SignatureHeader)
 	if r.key, _ = s.Value([]string{"hmacKey"}); err == nil && len(header) == 0 && r.key == nil {
@@ -129,7 +130,7 @@ func (r *call) authorize(s secret.Reader, header http.Header) error {
 	return err
 }
 
-// run makes attempts until one is not to be repeated.
+// run makes attempts until one succeeds or must not be retried.
 func (r *call) run(ctx context.Context, retries int) (Answer, error) {
 	wait := r.Wait
 	if wait == nil {
@@ -160,7 +161,7 @@ func (r *call) run(ctx context.Context, retries int) (Answer, error) {
 
 const maxPause = 30 * time.Second
 
-// retryable reports whether another attempt may end otherwise than in err.
+// retryable reports whether another attempt may succeed after err.
 func retryable(err error) bool {
 	if answer, ok := errors.AsType[*StatusError](err); ok {
 		return retry.IsRetryable(answer.Code)
@@ -170,7 +171,7 @@ func retryable(err error) bool {
 }
 
 // attempt posts once, follows redirects, and reads the answer, all within the
-// timeout. It returns how long the answer asks to wait, negative when it does not.
+// timeout. It returns the wait that the answer asks for, negative for none.
 func (r *call) attempt(ctx context.Context) (answer Answer, after time.Duration, err error) {
 	limited, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
@@ -189,7 +190,7 @@ func (r *call) attempt(ctx context.Context) (answer Answer, after time.Duration,
 	}
 	answer = Answer{Status: a.Status, Truncated: a.Truncated, Actor: r.person(a.Header, ActorHeader), Reason: r.person(a.Header, ReasonHeader)}
 	text := redact.Secrets(string(a.Body), r.Hidden...)
-	if a.Truncated { // at its end may stand the beginning of a secret
+	if a.Truncated { // the text may end within a secret
 		text = redact.MaskPartialEnd(text, r.Hidden...)
 	}
 	if len(text) > MaxBody { // masks may be longer
@@ -220,7 +221,8 @@ func (c *Caller) now() time.Time {
 	return time.Now()
 }
 
-// cause returns why an exchange failed: the timeout, when that ended it, which is not the end of the context of the caller.
+// cause returns why an exchange failed. It replaces the end of the attempt's own
+// timeout by an error that is not the one of the caller's context.
 func (r *call) cause(limited context.Context, err error) error {
 	if limited.Err() != nil {
 		return fmt.Errorf("no answer within %s: %w", r.timeout, os.ErrDeadlineExceeded)
@@ -228,7 +230,7 @@ func (r *call) cause(limited context.Context, err error) error {
 	return err
 }
 
-// person returns the text of a header that names a person or a reason on one line, "" when it has none.
+// person returns the unescaped text of a header with a name or a reason, on one line, "" if it has none.
 func (r *call) person(h http.Header, name string) string {
 	text, err := url.PathUnescape(h.Get(name))
 	if err != nil || text == "" {
@@ -237,35 +239,36 @@ func (r *call) person(h http.Header, name string) string {
 	return redact.Excerpt(text, maxReason, r.Hidden...)
 }
 
-// An Answer is what a webhook answered.
+// An Answer is the answer of a webhook.
 type Answer struct {
 	Status    int    // 0: no answer came
 	Body      []byte // at most [MaxBody] bytes of it, without the credentials of the call
 	Truncated bool   // the body was longer, or did not end
 	Attempts  int
 
-	// The person who decided what is answered, and why, where the webhook names
-	// them in the headers [ActorHeader] and [ReasonHeader]; without the
-	// credentials of the call. They are claims of the webhook.
+	// The person who decided the answer, and why, if the webhook sends the headers
+	// [ActorHeader] and [ReasonHeader]; without the credentials of the call.
+	// They are unverified claims of the webhook.
 	Actor, Reason string
 }
 
-// The headers in which a webhook names the person who decided what it answers,
-// with the escapes of a path of a URL.
+// The headers in which a webhook names the person who decided its answer, and the
+// reason. The values are percent-encoded as in the path of a URL.
 const (
 	ActorHeader  = "X-Headgate-Actor"
 	ReasonHeader = "X-Headgate-Reason"
 )
 
-// SignatureHeader is what a webhook whose Secret has an hmacKey is signed by:
+// SignatureHeader is the header with the signature of a call, sent if the Secret
+// of the webhook has an hmacKey:
 //
 //	t=1767323045,v1=<hexadecimal HMAC-SHA256 of "1767323045." and the body>
 //
-// A receiver computes the same of the body as it came, compares in constant
-// time, and refuses times too far from its own: an old request repeated.
+// A receiver computes the same of the body as received and compares in constant
+// time. It refuses times too far from its own clock, to reject replayed requests.
 const SignatureHeader = "X-Headgate-Signature"
 
-// MaxBody is how much of an answer is kept, in bytes.
+// MaxBody is the maximum size of the body in an [Answer], in bytes.
 const MaxBody = notify.MaxBody
 
 // A StatusError is an answer with a status that the type of the webhook does
@@ -275,10 +278,10 @@ type StatusError struct {
 	Body     []byte // see [Answer]
 	Location string // of a redirect that was not followed, without credentials and control characters
 
-	RetryAfter time.Duration // how long it asks to wait, 0 when it does not
+	RetryAfter time.Duration // the wait that the answer asks for, 0 for none
 }
 
-// Error returns the status and the beginning of what was answered, on one line.
+// Error returns the status and the beginning of the body, on one line.
 func (e *StatusError) Error() string {
 	text := fmt.Sprintf("status %d", e.Code)
 	if e.Location != "" {
@@ -290,16 +293,16 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// maxExcerpt is how much of an answer an error shows, in bytes.
+// maxExcerpt is the maximum length of the part of an answer that an error shows, in bytes.
 const maxExcerpt = 300
 
 // Event posts an event to a webhook of type event (specification, "Events").
 // Answer and errors are those of [Caller.Call].
 //
-// The metadata has eventMessage, eventType and timestamp always; then what the
-// webhook has; then, unless they are zero or the webhook has them, eventCode,
-// eventSequence, canaryWeight, maxWeight, iteration, failedChecks, hook and
-// reason.
+// The metadata always has eventMessage, eventType and timestamp, and the keys of
+// the webhook. It also has eventCode, eventSequence, canaryWeight, maxWeight,
+// iteration, failedChecks, hook and reason, unless they are zero or the webhook
+// sets the same key.
 func (c *Caller) Event(ctx context.Context, hook Hook, e Event) (Answer, error) {
 	if hook.Type != HookEvent {
 		return Answer{}, fmt.Errorf("webhook %s: type: %q is not %s", hook.Name, hook.Type, HookEvent)

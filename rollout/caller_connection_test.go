@@ -43,7 +43,8 @@ func (c *connectionCount) watch(srv *httptest.Server) {
 	}
 }
 
-// none returns when no connection is open, and no goroutine of a client is left. It returns how many there were.
+// none waits until no connection is open and no goroutine of a client is left. It returns how many connections
+// were opened so far.
 func (c *connectionCount) none(t *testing.T) int {
 	t.Helper()
 	c.mu.Lock()
@@ -65,8 +66,9 @@ func count(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *connectio
 	return srv, c
 }
 
-// Calls that follow each other have one connection a setting. net/http gives a connection up when a busy machine
-// tells it more than 50 ms after an answer that the request was written: that is tried again.
+// TestCallsShareConnections checks that consecutive calls use one connection per TLS setting. On a busy machine,
+// net/http drops a connection if it learns more than 50 ms after the answer that the request was written; the test
+// then tries again.
 func TestCallsShareConnections(t *testing.T) {
 	srv, conns := count(t, func(w http.ResponseWriter, r *http.Request) {
 		var code int
@@ -94,7 +96,7 @@ func TestCallsShareConnections(t *testing.T) {
 	testenv.Equal(t, opened, 2)
 }
 
-// Calls at a time, of two settings and with Close among them, get each its own answer, and leave no connection.
+// Concurrent calls with two settings, and with Close during them, each get their own answer and leave no connection.
 func TestConcurrentCalls(t *testing.T) {
 	srv, conns := count(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.URL.Path) })
 	var c rollout.Caller
@@ -116,7 +118,7 @@ func TestConcurrentCalls(t *testing.T) {
 	conns.none(t)
 }
 
-// The cut body of an answer costs its connection, and nothing else.
+// An answer whose body is cut closes its connection and has no other effect.
 func TestCutBodyEndsConnection(t *testing.T) {
 	srv, conns := count(t, endless)
 	var c rollout.Caller
@@ -128,7 +130,7 @@ func TestCutBodyEndsConnection(t *testing.T) {
 	}
 }
 
-// A Caller that was closed can be used, and connections in use at that time are ended after it.
+// A closed Caller can be used. Connections in use during Close are closed afterwards.
 func TestCloseDuringCall(t *testing.T) {
 	arrived, goOn := make(chan struct{}, 1), make(chan struct{})
 	srv, conns := count(t, func(http.ResponseWriter, *http.Request) { arrived <- struct{}{}; <-goOn })
@@ -151,8 +153,8 @@ func TestCloseDuringCall(t *testing.T) {
 	conns.none(t)
 }
 
-// Connections are shared by the content of Secrets, not by their names, and a
-// changed certificate does not use those of the one before.
+// Calls share connections by the content of their Secrets, not by name. A changed
+// certificate does not use the connections of the previous one.
 func TestConnectionsByContentOfSecrets(t *testing.T) {
 	ca := testenv.NewCA(t)
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -190,8 +192,8 @@ func proxyAt(text string) func(*http.Request) (*url.URL, error) {
 	return func(*http.Request) (*url.URL, error) { return u, err }
 }
 
-// TestTLS calls a server that asks for a certificate, or does not, with and without a proxy before it. A
-// certificate that is refused is not tried again, and that of a proxy is verified in any case.
+// TestTLS calls a server that may ask for a client certificate, directly and through a proxy. A call is not retried
+// after its certificate was refused, and the certificate of a proxy is always verified.
 func TestTLS(t *testing.T) {
 	ca, other := testenv.NewCA(t), testenv.NewCA(t)
 	serve := func(mutual bool) string {

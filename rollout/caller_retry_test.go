@@ -17,7 +17,7 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// waits records how long a Caller would have waited.
+// waits records the durations that a Caller would have waited.
 type waits []time.Duration
 
 func (w *waits) wait(_ context.Context, d time.Duration) error {
@@ -100,7 +100,7 @@ func TestRefusedConnectionIsRetried(t *testing.T) {
 	}
 }
 
-// Each attempt has the timeout for itself.
+// Each attempt has the full timeout.
 func TestTimeoutIsRetried(t *testing.T) {
 	block := make(chan struct{})
 	r := record(t, func(n int) string {
@@ -123,7 +123,7 @@ func TestTimeoutIsRetried(t *testing.T) {
 	}
 }
 
-// The end of the context is no outcome: not that of a webhook, nor of an attempt.
+// The end of the context is neither the outcome of a webhook nor that of an attempt.
 func TestContextEnds(t *testing.T) {
 	t.Run("during an attempt", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -150,7 +150,7 @@ func TestContextEnds(t *testing.T) {
 	t.Run("by the clock", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		r := record(t, always(reply(503, "", "Retry-After: 30")))
-		c := rollout.Caller{Now: func() time.Time { cancel(); return time.Now() }} // asked between answer and wait
+		c := rollout.Caller{Now: func() time.Time { cancel(); return time.Now() }} // called between answer and wait
 		defer c.Close()
 		if _, err := c.Call(ctx, rollout.Hook{Name: "a", URL: r.URL, Retries: 5}, small); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
@@ -185,7 +185,7 @@ func TestBadWebhooks(t *testing.T) {
 	}
 }
 
-// By the clock: an attempt has 10 s by default, and waits are as documented.
+// The timeout of an attempt is 10 s by default, and the waits are as documented.
 func TestDefaultTimeoutAndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -241,7 +241,7 @@ func TestRedirectsThatAreNotFollowed(t *testing.T) {
 			"long":            other.URL + "/" + strings.Repeat("x", 100<<10),
 		} {
 			if code != http.StatusTemporaryRedirect && name != "other host" {
-				continue // what is done with a location does not depend on the code
+				continue // the handling of a location does not depend on the code
 			}
 			t.Run(fmt.Sprintf("%d %s", code, name), func(t *testing.T) {
 				body := "see there"
@@ -301,7 +301,7 @@ func TestRedirectsThatAreFollowed(t *testing.T) {
 	}
 }
 
-// A port that is the default one is no other origin.
+// A redirect to the explicit default port stays on the same origin.
 func TestRedirectToDefaultPort(t *testing.T) {
 	r := record(t, inTurn(reply(307, "", "Location: http://TESTER.invalid:80/b"), reply(200, "")))
 	c := rollout.Caller{Proxy: proxyAt(r.URL)}
@@ -314,7 +314,7 @@ func TestRedirectToDefaultPort(t *testing.T) {
 	}
 }
 
-// Letters that only Unicode has in two cases make other hosts.
+// A host that differs from the host of the webhook before Unicode lower-casing is another origin.
 func TestRedirectToOtherLetter(t *testing.T) {
 	for _, host := range []string{"\u0130.invalid", "\u212a.invalid"} { // lower-case: i with a dot above, k
 		r := record(t, always(reply(307, "", "Location: http://"+host+"/taken")))

@@ -23,10 +23,10 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A recorder is a server that keeps requests as they came, byte for byte.
+// A recorder is a server that records requests byte for byte.
 type recorder struct {
 	URL    string
-	answer func(n int) string // the answer to the request with number n, from 0 on, as it is sent; it hangs up after one with Connection: close, or ""
+	answer func(n int) string // returns the raw answer to request n, from 0 on; the server closes the connection after one with Connection: close, or ""
 
 	mu       sync.Mutex
 	requests []string
@@ -111,14 +111,14 @@ func readRaw(in *bufio.Reader) (string, error) {
 	return text.String(), err
 }
 
-// seen returns the requests so far, and how many connections they came by.
+// seen returns the requests so far, and the number of their connections.
 func (r *recorder) seen() ([]string, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.requests, r.conns
 }
 
-// reply is an answer with a body.
+// reply returns a raw answer with a body.
 func reply(status int, body string, headers ...string) string {
 	text := fmt.Sprintf("HTTP/1.1 %d X\r\nContent-Length: %d\r\n", status, len(body))
 	for _, h := range headers {
@@ -127,16 +127,16 @@ func reply(status int, body string, headers ...string) string {
 	return text + "\r\n" + body
 }
 
-// always answers each request alike.
+// always returns the same answer to each request.
 func always(answer string) func(int) string { return func(int) string { return answer } }
 
-// inTurn answers with one after the other, and with the last for ever.
+// inTurn returns the answers in order, and then repeats the last one.
 func inTurn(answers ...string) func(int) string {
 	return func(n int) string { return answers[min(n, len(answers)-1)] }
 }
 
-// raw is a request as a webhook gets it: what the reference sends, and more
-// headers, sorted among its own, where a Secret has some.
+// raw returns a request as a webhook receives it: that of the reference implementation, with
+// the headers of a Secret before and after Content-Type.
 func raw(host, path, before, body, after string) string {
 	return "POST " + path + " HTTP/1.1\r\nHost: " + host + "\r\nUser-Agent: Go-http-client/1.1\r\nContent-Length: " + strconv.Itoa(len(body)) +
 		"\r\n" + before + "Content-Type: application/json\r\n" + after + "Accept-Encoding: gzip\r\n\r\n" + body
@@ -151,7 +151,7 @@ func wantRequest(t *testing.T, r *recorder, want string) {
 	testenv.Equal(t, all[0], want, "got")
 }
 
-// Bytes of bodies were recorded from the reference (see docs/reference/canaries.md, "Webhooks").
+// payloads holds bodies recorded from the reference implementation (see docs/reference/canaries.md, "Webhooks").
 var payloads = map[string]struct {
 	payload rollout.Payload
 	body    string
@@ -228,7 +228,7 @@ func TestEventOfOtherTypeIsRefused(t *testing.T) {
 	}
 }
 
-// secrets hands out one Secret.
+// secrets returns a function that has one Secret.
 func secrets(keysAndValues ...string) rollout.Secrets {
 	data := map[string][]byte{}
 	for i := 0; i < len(keysAndValues); i += 2 {
@@ -250,7 +250,7 @@ func TestCredentials(t *testing.T) {
 	for name, test := range map[string]struct {
 		user          string
 		secret        []string
-		before, after string // Content-Type
+		before, after string // headers before and after Content-Type
 	}{
 		"user information":   {user: "us%65r:p%40ss@", before: "Authorization: Basic dXNlcjpwQHNz\r\n"},
 		"token as user":      {user: "tok3n@", before: "Authorization: Basic dG9rM246\r\n"},
@@ -326,7 +326,7 @@ func TestSecretProblems(t *testing.T) {
 	}
 }
 
-// A webhook that repeats what it was sent puts no credential into an answer or an error.
+// A webhook that echoes its request puts no credential into an answer or an error.
 func TestEchoShowsNoCredentials(t *testing.T) {
 	for name, secret := range map[string][]string{
 		"bearer":  {"bearerToken", "canary-tok3n"},
@@ -370,7 +370,7 @@ func TestEchoShowsNoCredentials(t *testing.T) {
 	}
 }
 
-// Nor does one that answers with something else than HTTP.
+// A webhook that echoes its request in an answer that is not HTTP puts no credential into an error.
 func TestMalformedEchoShowsNoCredentials(t *testing.T) {
 	r := record(t, always("x canary-k3y Connection: close\r\n\r\n"))
 	c := rollout.Caller{Secrets: secrets("headers", "X-Api-Key: canary-k3y")}
@@ -381,7 +381,7 @@ func TestMalformedEchoShowsNoCredentials(t *testing.T) {
 	}
 }
 
-// Nor one whose repetition is cut where a credential stands, or breaks off there.
+// A webhook whose echo is cut or breaks off within a credential shows no part of it.
 func TestCutEchoShowsNoCredentials(t *testing.T) {
 	long := strings.Repeat("x", rollout.MaxBody-len("Bearer canary-t")) + "Bearer canary-tok3n-and-more"
 	for name, answer := range map[string]string{
@@ -400,7 +400,7 @@ func TestCutEchoShowsNoCredentials(t *testing.T) {
 	}
 }
 
-// Masks are longer than short credentials, and the body is no longer for it.
+// The body stays within its limit although masks are longer than short credentials.
 func TestMaskedBodyIsBounded(t *testing.T) {
 	r := record(t, always(reply(200, strings.Repeat("k ", rollout.MaxBody/2))))
 	c := rollout.Caller{Secrets: secrets("headers", "X-Key: k")}
@@ -411,7 +411,7 @@ func TestMaskedBodyIsBounded(t *testing.T) {
 	}
 }
 
-// A proxy that repeats what it was sent shows its own credentials no more than those of the webhook.
+// A proxy that echoes its request shows neither its own credentials nor those of the webhook.
 func TestEchoOfProxyShowsNoCredentials(t *testing.T) {
 	var r *recorder
 	r = record(t, func(n int) string {
@@ -427,7 +427,7 @@ func TestEchoOfProxyShowsNoCredentials(t *testing.T) {
 	}
 }
 
-// The sums were made by the reference.
+// The expected checksums are those of the reference implementation.
 func TestChecksum(t *testing.T) {
 	for spec, want := range map[string]string{"abc": "5594979469", "": "758df7c9fc", strings.Repeat("spec", 1000): "f6bc6c5c"} {
 		testenv.Equal(t, rollout.Checksum(spec), want, "%.10q", spec)

@@ -7,16 +7,16 @@ import (
 	"github.com/headgate-io/headgate/internal/document"
 )
 
-// The API groups whose Canary manifests are read: headgate's own, and the one
-// of the reference implementation.
+// The API groups whose Canary manifests are read: the group of headgate, and that of
+// the reference implementation.
 const (
 	Group          = "rollout.headgate.dev"
 	ReferenceGroup = "flagger.app"
 )
 
-// A Canary is the part of a Canary manifest that this package works with. It
-// holds what is written; what is left out has the zero value, and methods such
-// as [Canary.Interval] return the defaults.
+// A Canary is the part of a Canary manifest that this package uses. A field that the
+// manifest leaves out has the zero value; methods such as [Canary.Interval] return
+// the defaults.
 type Canary struct {
 	APIVersion string     `json:"apiVersion"`
 	Kind       string     `json:"kind"`
@@ -30,14 +30,14 @@ type Metadata struct {
 	Namespace string `json:"namespace,omitempty"` // default "default"
 }
 
-// A CanarySpec says what is rolled out and how. Of the fields of a manifest it
-// has those that mean something without a cluster.
+// A CanarySpec defines what is rolled out and how. It has only the fields of a
+// manifest that have a meaning without a cluster.
 type CanarySpec struct {
 	Provider                string    `json:"provider,omitempty"`      // of the metrics that need no query
 	MetricsServer           string    `json:"metricsServer,omitempty"` // URL, for metrics without a template
 	TargetRef               ObjectRef `json:"targetRef,omitzero"`
 	Service                 Service   `json:"service,omitzero"`
-	IngressRef              ObjectRef `json:"ingressRef,omitzero"` // for queries, as RouteRef
+	IngressRef              ObjectRef `json:"ingressRef,omitzero"` // for metric queries, like RouteRef
 	RouteRef                ObjectRef `json:"routeRef,omitzero"`
 	ProgressDeadlineSeconds int       `json:"progressDeadlineSeconds,omitempty"` // default 600
 	SkipAnalysis            bool      `json:"skipAnalysis,omitempty"`            // promote at once
@@ -53,7 +53,7 @@ type ObjectRef struct {
 	Namespace  string `json:"namespace,omitempty"`
 }
 
-// A Service is what the traffic goes to.
+// A Service names the service that receives the traffic.
 type Service struct {
 	Name string `json:"name,omitempty"` // default the name of the target
 	Port int    `json:"port,omitempty"`
@@ -63,16 +63,16 @@ type Service struct {
 // "Resources and their fields"; reference B.2). Weights are percent, 0 to 100.
 type Settings struct {
 	Interval            Duration `json:"interval,omitempty"`            // between two steps, default 60s, at least 10s: see [Canary.Interval]
-	Threshold           int      `json:"threshold,omitempty"`           // failed checks that roll back, default 1
-	MaxWeight           int      `json:"maxWeight,omitempty"`           // the canary never has more before it is promoted, default 100: see [Canary.MaxWeight]
+	Threshold           int      `json:"threshold,omitempty"`           // number of failed checks that rolls back, default 1
+	MaxWeight           int      `json:"maxWeight,omitempty"`           // of the canary before its promotion, default 100: see [Canary.MaxWeight]
 	StepWeight          int      `json:"stepWeight,omitempty"`          // added in each step: see [Canary.NextWeight]
-	StepWeights         []int    `json:"stepWeights,omitempty"`         // or the weights, rising
+	StepWeights         []int    `json:"stepWeights,omitempty"`         // the weights instead, in rising order
 	StepWeightPromotion int      `json:"stepWeightPromotion,omitempty"` // added to the primary in each step of a promotion; 0 for all at once
 	Iterations          int      `json:"iterations,omitempty"`          // of an A/B test or blue/green: see [Canary.Strategy]
 	Mirror              bool     `json:"mirror,omitempty"`              // the canary gets copies of requests first
-	MirrorWeight        int      `json:"mirrorWeight,omitempty"`        // of the requests that are copied, for traffic that can
+	MirrorWeight        int      `json:"mirrorWeight,omitempty"`        // share of requests that are copied, if the [Traffic] supports it
 
-	// Percent of replicas. They have no effect: the [Target] says when it is ready.
+	// Percent of replicas. These have no effect: the [Target] reports when it is ready.
 	PrimaryReadyThreshold *int `json:"primaryReadyThreshold,omitempty"`
 	CanaryReadyThreshold  *int `json:"canaryReadyThreshold,omitempty"`
 
@@ -82,14 +82,14 @@ type Settings struct {
 	Alerts   []Alert  `json:"alerts,omitempty"`
 }
 
-// A Match is a condition on requests that go to the canary, for A/B tests: all
-// headers must be as it says. Of several conditions one must hold.
+// A Match is a condition on the requests that go to the canary, for A/B tests. All
+// its headers must match. If there are several conditions, one must hold.
 type Match struct {
 	Headers map[string]StringMatch `json:"headers,omitempty"`
 }
 
-// A StringMatch is a condition on the value of a header: one of these. The
-// regular expression (RE2) is of the whole value.
+// A StringMatch is a condition on the value of a header; exactly one field is set.
+// The regular expression (RE2) must match the whole value.
 type StringMatch struct {
 	Exact  string `json:"exact,omitempty"`
 	Prefix string `json:"prefix,omitempty"`
@@ -97,8 +97,8 @@ type StringMatch struct {
 	Regex  string `json:"regex,omitempty"`
 }
 
-// A Metric is one check of a value (reference C): of what TemplateRef or else
-// Query asks for, or of one of the two that need neither, [SuccessRate] and
+// A Metric is a check of one value (reference C): the result of TemplateRef or else
+// of Query, or one of the two metrics that need neither, [SuccessRate] and
 // [RequestDuration].
 type Metric struct {
 	Name              string            `json:"name"`
@@ -111,21 +111,21 @@ type Metric struct {
 	NoValues          string            `json:"noValues,omitempty"` // extension of headgate: fail (default), pass or inconclusive
 }
 
-// A Range is what a value must be in, ends included.
+// A Range is the range of accepted values, bounds included. A nil bound is no limit.
 type Range struct {
 	Min *float64 `json:"min,omitempty"`
 	Max *float64 `json:"max,omitempty"`
 }
 
-// An Alert is a notifier and what it is told.
+// An Alert names an alert provider and the least severity that it receives.
 type Alert struct {
 	Name        string    `json:"name"`
 	Severity    Severity  `json:"severity,omitempty"` // default info: all
 	ProviderRef ObjectRef `json:"providerRef"`
 }
 
-// What a manifest leaves out (reference B.2). A [Canary] holds what is written;
-// its methods fill in the rest.
+// Defaults of fields that a manifest leaves out (reference B.2), and [MinInterval].
+// The methods of [Canary] return them; its fields stay zero.
 const (
 	DefaultInterval         = 60 * time.Second
 	MinInterval             = 10 * time.Second
@@ -137,11 +137,11 @@ const (
 // String returns Canary/NAMESPACE/NAME.
 func (c *Canary) String() string { return kindCanary + "/" + c.Namespace() + "/" + c.Metadata.Name }
 
-// Namespace returns the namespace of the canary, the default one when none is named.
+// Namespace returns the namespace of the canary, or [DefaultNamespace].
 func (c *Canary) Namespace() string { return cmp.Or(c.Metadata.Namespace, DefaultNamespace) }
 
 // Interval returns the time between two steps of the analysis: at least
-// [MinInterval], [DefaultInterval] when none is given.
+// [MinInterval], [DefaultInterval] if none is set.
 func (c *Canary) Interval() time.Duration {
 	d := time.Duration(c.Spec.Analysis.Interval)
 	if d <= 0 {
@@ -150,11 +150,11 @@ func (c *Canary) Interval() time.Duration {
 	return max(d, MinInterval)
 }
 
-// Threshold returns how many failed checks roll the canary back: at least 1.
+// Threshold returns the number of failed checks that rolls the canary back, at least 1.
 func (c *Canary) Threshold() int { return max(c.Spec.Analysis.Threshold, 1) }
 
-// ProgressDeadline returns how long the primary or the canary may be without
-// progress, and setting the routes may fail, before that is a failure.
+// ProgressDeadline returns how long the primary or the canary may be not ready, and
+// how long setting the routes may fail, before this counts as a failure.
 func (c *Canary) ProgressDeadline() time.Duration {
 	if s := c.Spec.ProgressDeadlineSeconds; s > 0 {
 		return time.Duration(min(s, maxDeadlineSeconds)) * time.Second
@@ -162,7 +162,7 @@ func (c *Canary) ProgressDeadline() time.Duration {
 	return DefaultProgressDeadline
 }
 
-const maxDeadlineSeconds = 1<<33 - 1 // of what a time.Duration holds
+const maxDeadlineSeconds = 1<<33 - 1 // fits a time.Duration
 
 // timeout returns how long one attempt may take.
 func (h *Hook) timeout() time.Duration {
@@ -172,7 +172,7 @@ func (h *Hook) timeout() time.Duration {
 	return time.Duration(h.Timeout)
 }
 
-// Kind returns the type of the webhook: rollout when none is given.
+// Kind returns the type of the webhook, [HookRollout] if none is set.
 func (h *Hook) Kind() HookType { return cmp.Or(h.Type, HookRollout) }
 
 const kindCanary = "Canary"
@@ -181,7 +181,7 @@ const kindCanary = "Canary"
 // numbers with the units ms, s, m and h: 1m30s.
 type Duration time.Duration
 
-// String returns d in the form of manifests, when it is not negative.
+// String returns d as manifests write it; d must not be negative.
 func (d Duration) String() string { return document.FormatDuration(time.Duration(d)) }
 
 // MarshalText implements [encoding.TextMarshaler].
@@ -194,18 +194,18 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// A Strategy is how a canary gets its traffic (reference B.2).
+// A Strategy defines how a canary gets its traffic (reference B.2).
 type Strategy string
 
 // The strategies.
 const (
 	Weighted  Strategy = "weighted"   // a rising share of all requests
-	ABTest    Strategy = "a/b"        // the requests that match, for a number of iterations
-	BlueGreen Strategy = "blue/green" // none, or copies, for a number of iterations; then all
+	ABTest    Strategy = "a/b"        // all matching requests, for a number of iterations
+	BlueGreen Strategy = "blue/green" // no requests, or copies, for a number of iterations; then all
 )
 
-// Strategy returns the strategy: without iterations that of weights, with
-// iterations and conditions on requests an A/B test, else blue/green.
+// Strategy returns the strategy: [Weighted] without iterations, [ABTest] with
+// iterations and conditions on requests, else [BlueGreen].
 func (c *Canary) Strategy() Strategy {
 	switch a := &c.Spec.Analysis; {
 	case a.Iterations <= 0:
@@ -216,9 +216,9 @@ func (c *Canary) Strategy() Strategy {
 	return BlueGreen
 }
 
-// MaxWeight returns the highest weight that the canary has before it is
-// promoted: maxWeight, 100 by default, and not more than the last of
-// stepWeights where these count.
+// MaxWeight returns the highest weight of the canary before its promotion:
+// maxWeight, 100 by default, and not more than the last of stepWeights if
+// stepWeight is not set.
 func (c *Canary) MaxWeight() int {
 	a := &c.Spec.Analysis
 	limit := 100
@@ -231,8 +231,8 @@ func (c *Canary) MaxWeight() int {
 	return limit
 }
 
-// stepsDone returns how many weights or iterations a canary has reached, and of
-// how many.
+// stepsDone returns how many weights or iterations a canary has reached, and their
+// total number.
 func (c *Canary) stepsDone(s Status) (done, all int) {
 	if c.Strategy() != Weighted {
 		all = c.Spec.Analysis.Iterations
@@ -247,9 +247,10 @@ func (c *Canary) stepsDone(s Status) (done, all int) {
 	return done, all
 }
 
-// NextWeight returns the weight that follows weight: stepWeight more, or else
-// the smallest of stepWeights that is higher; never above [Canary.MaxWeight].
-// It returns weight itself when none follows, as with the other strategies.
+// NextWeight returns the weight that follows weight: weight plus stepWeight, or
+// else the smallest of stepWeights above weight, but never above
+// [Canary.MaxWeight]. It returns weight itself if none follows, and for strategies
+// other than [Weighted].
 func (c *Canary) NextWeight(weight int) int {
 	a := &c.Spec.Analysis
 	limit, next := c.MaxWeight(), weight

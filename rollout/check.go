@@ -17,25 +17,25 @@ import (
 	"github.com/headgate-io/headgate/internal/notify"
 )
 
-// Check returns what an analysis does not start with, joined: one
-// [*DocumentError] for each rule that the canary breaks. The rules are those by
-// which [Decode] warns and refuses; docs/reference/canaries.md lists them.
+// Check returns the defects for which an analysis refuses the canary, joined: one
+// [*DocumentError] for each broken rule. [Decode] refuses or warns of the same
+// defects; docs/reference/canaries.md lists the rules.
 func (c *Canary) Check() error {
 	found := examine(c)
 	return errors.Join(append(found[invalid].ErrorsFor(c.String()), found[broken].ErrorsFor(c.String())...)...)
 }
 
-// A level says what comes of a fact that does not hold.
+// A level is the consequence of a broken rule.
 type level uint8
 
 const (
-	invalid level = iota // Decode refuses the manifest, Check as well
-	broken               // Decode warns, since manifests that clusters run with have it; Check refuses
-	advice               // Decode warns: something has no effect, or another one than it seems
+	invalid level = iota // Decode and Check refuse the manifest
+	broken               // Decode warns, since manifests in use have it; Check refuses
+	advice               // Decode warns: a field has no effect, or not the expected one
 	levels
 )
 
-// examine returns what is wrong with a canary. A field is named once.
+// examine returns the defects of a canary by level. Each field is reported once.
 func examine(c *Canary) *[levels]document.Findings {
 	found := new([levels]document.Findings)
 	found[invalid].Examine(c, facts[invalid])
@@ -50,7 +50,7 @@ func examine(c *Canary) *[levels]document.Findings {
 	return found
 }
 
-// facts are the tables of rules by level; they never change.
+// facts holds the rules by level. It is never modified.
 var facts = [levels][]document.Fact{
 	invalid: {
 		document.Value("metadata.name", document.CheckName),
@@ -145,8 +145,8 @@ var facts = [levels][]document.Fact{
 	},
 }
 
-// wrong returns the fact that holds unless is does; format and args say what is
-// wrong then.
+// wrong returns a rule that is broken if is returns true; format and args are its
+// error text.
 func wrong[T any](at, field string, is func(*T) bool, format string, args ...any) document.Fact {
 	return document.Related(at, field, func(v *T) error {
 		if is(v) {
@@ -163,7 +163,7 @@ func stepBelowMax(c *Canary) error {
 	return nil
 }
 
-// stepsRise complains about steps that do not lead from one to the next.
+// stepsRise returns an error unless stepWeights rise and stay within their limits.
 func stepsRise(c *Canary) error {
 	a := &c.Spec.Analysis
 	if c.Strategy() != Weighted || a.StepWeight > 0 {
@@ -182,9 +182,9 @@ func stepsRise(c *Canary) error {
 	return nil
 }
 
-// timeoutsBelowInterval is the specification's rule that the timeouts of all
-// rollout webhooks are together lower than the interval. Retries are not
-// counted: the rule is about timeouts.
+// timeoutsBelowInterval checks the rule of the specification that the sum of the
+// timeouts of all rollout webhooks is lower than the interval. The rule does not
+// count retries.
 func timeoutsBelowInterval(c *Canary) error {
 	once, _, all := rolloutTime(c)
 	if once < c.Interval() {
@@ -203,8 +203,8 @@ func retriesBelowInterval(c *Canary) error {
 		"a step may then take longer than that", span(sum), span(c.Interval()))
 }
 
-// rolloutTime returns how long the webhooks of type rollout may take together,
-// without and with their retries, and their names with their timeouts.
+// rolloutTime returns how long all webhooks of type rollout may take, without and
+// with retries, and a list of their names and timeouts.
 func rolloutTime(c *Canary) (once, sum time.Duration, all []string) {
 	for _, h := range c.Spec.Analysis.Webhooks {
 		if h.Kind() != HookRollout {
@@ -221,7 +221,7 @@ func rolloutTime(c *Canary) (once, sum time.Duration, all []string) {
 	return once, sum, all
 }
 
-// span returns d as people write it.
+// span returns d without trailing zero units.
 func span(d time.Duration) string {
 	s := document.FormatDuration(d)
 	if strings.HasSuffix(s, "m0s") {
@@ -230,7 +230,7 @@ func span(d time.Duration) string {
 	return s
 }
 
-// someRange complains about a range that no value or any value is in.
+// someRange returns an error for a range that no value or every value is in.
 func someRange(r *Range) error {
 	switch {
 	case r.Min != nil && math.IsNaN(*r.Min) || r.Max != nil && math.IsNaN(*r.Max):
@@ -256,7 +256,7 @@ func (t HookType) confirms() bool {
 	return t == HookConfirmRollout || t == HookConfirmTrafficIncrease || t == HookConfirmPromotion
 }
 
-// keysOfEvents complains about metadata that each event sets.
+// keysOfEvents returns an error if the metadata has a key that each event sets.
 func keysOfEvents(h *Hook) error {
 	for _, key := range []string{"eventMessage", "eventType", "timestamp"} {
 		if _, found := h.Metadata[key]; found && h.Type == HookEvent {
@@ -266,11 +266,12 @@ func keysOfEvents(h *Hook) error {
 	return nil
 }
 
-// clearURL complains about credentials that show or travel in the clear.
+// clearURL returns an error if the URL holds a password or credentials would be
+// sent unencrypted.
 func clearURL(h *Hook) error {
 	u, err := url.Parse(h.URL)
 	if err != nil {
-		return nil // which webURL tells
+		return nil // webURL reports it
 	}
 	if _, has := u.User.Password(); has {
 		return errors.New("holds a password, which anyone who reads the manifest sees: use secretRef")
@@ -281,7 +282,7 @@ func clearURL(h *Hook) error {
 	return nil
 }
 
-// within checks that a number is from low to high.
+// within returns a check that a number is from low to high.
 func within(low, high int) func(int) error {
 	return func(n int) error {
 		switch {
@@ -301,13 +302,13 @@ func notNegative(d Duration) error {
 	return nil
 }
 
-// webURL says what is wrong with an http or https URL.
+// webURL returns an error unless text is a valid http or https URL.
 func webURL(text string) error {
 	_, err := notify.ParseURL(text)
 	return err
 }
 
-// optional returns a check that an empty text passes.
+// optional returns a check that accepts the empty text, and else calls check.
 func optional(check func(string) error) func(string) error {
 	return func(text string) error {
 		if text == "" {
@@ -317,7 +318,7 @@ func optional(check func(string) error) func(string) error {
 	}
 }
 
-// ownName says what is wrong with a name that people chose for an item.
+// ownName returns an error unless name is a valid name of a metric, webhook or alert.
 func ownName(name string) error {
 	if name == "" {
 		return errors.New("is required")
@@ -325,7 +326,7 @@ func ownName(name string) error {
 	return plain(name)
 }
 
-// plain complains about control characters.
+// plain returns an error if text has control characters.
 func plain(text string) error {
 	if strings.ContainsFunc(text, unicode.IsControl) {
 		return fmt.Errorf("%s has control characters: remove them", document.Quote(text))
@@ -333,7 +334,7 @@ func plain(text string) error {
 	return nil
 }
 
-// oneOf checks that a word is one of words; an empty one is the default.
+// oneOf returns a check that a word is one of words. An empty word stands for the default.
 func oneOf[T ~string](words ...T) func(T) error {
 	return func(word T) error {
 		if slices.Contains(words, word) {
@@ -349,7 +350,7 @@ func oneOf[T ~string](words ...T) func(T) error {
 	}
 }
 
-// plainKeys complains about control characters in the keys of metadata or variables.
+// plainKeys returns an error if a key of metadata or variables has control characters.
 func plainKeys(m map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		if err := plain(key); err != nil {
@@ -371,10 +372,10 @@ func someHeaders(m map[string]StringMatch) error {
 	return nil
 }
 
-// headerForm is that of names of headers (RFC 9110, token).
+// headerForm matches the name of a header (RFC 9110, token).
 var headerForm = regexp.MustCompile("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")
 
-// condition says what is wrong with the condition on a header.
+// condition returns an error unless the condition on a header is valid.
 func condition(name string, m StringMatch) error {
 	texts := slices.DeleteFunc([]string{m.Exact, m.Prefix, m.Suffix, m.Regex}, func(text string) bool { return text == "" })
 	defect := (*syntax.Error)(nil)

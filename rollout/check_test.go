@@ -12,7 +12,7 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// sound returns a canary that has one of everything and nothing wrong.
+// sound returns a valid canary with one item of each kind.
 func sound() *Canary {
 	return &Canary{
 		Metadata: Metadata{Name: "podinfo", Namespace: "test"},
@@ -38,7 +38,7 @@ type requirementTest struct {
 	want string
 }
 
-// requirementTests break requirements that no manifest of testdata/manifests breaks, by field and text.
+// requirementTests break requirements that no manifest in testdata/manifests breaks.
 var requirementTests = []requirementTest{
 	{func(c *Canary, _ *Settings, _ *Hook, _ *Metric) { c.Metadata.Name = "" }, invalid, "metadata.name: is required"},
 	{func(c *Canary, _ *Settings, _ *Hook, _ *Metric) { c.Spec.ProgressDeadlineSeconds = -1 }, broken, "spec.progressDeadlineSeconds: is -1: it must be from 0 to 8589934591"},
@@ -115,7 +115,7 @@ var requirementTests = []requirementTest{
 	{func(_ *Canary, a *Settings, _ *Hook, _ *Metric) { a.Alerts[0].Severity = "warning" }, broken, `spec.analysis.alerts[0].severity: "warning" is none of info, warn, error`},
 }
 
-// match sets n conditions on headers.
+// match adds n conditions on headers.
 func match(m StringMatch, n int) func(*Canary, *Settings, *Hook, *Metric) {
 	return func(_ *Canary, a *Settings, _ *Hook, _ *Metric) {
 		a.Match = []Match{{Headers: make(map[string]StringMatch)}}
@@ -125,8 +125,8 @@ func match(m StringMatch, n int) func(*Canary, *Settings, *Hook, *Metric) {
 	}
 }
 
-// TestRequirements breaks each requirement and reads what is said about it by
-// Check, which tells nothing of advice.
+// TestRequirements breaks each requirement and compares the finding. Check does not
+// report advice.
 func TestRequirements(t *testing.T) {
 	if c := sound(); c.Check() != nil || len(examine(c)[advice].Errors) > 0 {
 		t.Fatalf("%v\n%v", c.Check(), examine(c)[advice].Errors)
@@ -146,7 +146,7 @@ func TestRequirements(t *testing.T) {
 	}
 }
 
-// broken returns a canary that breaks the requirement.
+// broken returns a canary that breaks only this requirement.
 func (r *requirementTest) broken() *Canary {
 	c := sound()
 	a := &c.Spec.Analysis

@@ -15,8 +15,8 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A scenario is what a row of the table "Decisions" speaks of: a canary, its
-// world, and a status in which one step is done.
+// A scenario is the situation of a row of the table "Decisions": a canary, its fake
+// ports, and the status before the step.
 type scenario struct {
 	c    *rollout.Canary
 	w    *fakePorts
@@ -27,7 +27,7 @@ type scenario struct {
 
 var errScripted = errors.New("scripted")
 
-// abbreviations are the names of webhooks in the table.
+// abbreviations lists the names of webhooks in the table.
 var abbreviations = []struct {
 	name string
 	of   rollout.HookType
@@ -36,7 +36,7 @@ var abbreviations = []struct {
 	{"ti", rollout.HookConfirmTrafficIncrease}, {"cp", rollout.HookConfirmPromotion}, {"po", rollout.HookPostRollout}, {"ev", rollout.HookEvent},
 }
 
-// newScenario is a canary with a webhook of each type and one metric. Everything goes well in its world.
+// newScenario returns a scenario of a canary with a webhook of each type and one metric. Every call succeeds.
 func newScenario(phase rollout.Phase) *scenario {
 	x := &scenario{c: canary(), w: newFakePorts(), time: epoch.Add(time.Minute)}
 	least := 99.0
@@ -84,8 +84,9 @@ func (x *scenario) hook(name string) *rollout.Hook {
 	return &hooks[slices.IndexFunc(hooks, func(h rollout.Hook) bool { return h.Name == name })]
 }
 
-// TestDecisions demands that a step does for each scenario what testdata/decisions.txt
-// says: phase, when, next phase, what is called and told, and how the status changes.
+// TestDecisions runs one step for each scenario and compares it with
+// testdata/decisions.txt: phase, situation, next phase, calls and events, and changes
+// of the status.
 func TestDecisions(t *testing.T) {
 	var rows strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(scenarios)) {
@@ -106,7 +107,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// play does one step of a scenario and says what happened in the words of the table.
+// play runs one step of a scenario and returns the columns of the table.
 func play(t *testing.T, key string) (next, does, status string) {
 	t.Helper()
 	x := prepared(key)
@@ -134,7 +135,7 @@ func orNone(s string) string {
 	return s
 }
 
-// changes are how the status differs, but for what every transition changes.
+// changes returns the differences of two statuses, except fields that every transition changes.
 func changes(a, b rollout.Status) (list []string) {
 	say := func(differs bool, text string, args ...any) {
 		if differs {

@@ -12,34 +12,34 @@ import (
 	"github.com/headgate-io/headgate/internal/document"
 )
 
-// A DocumentError says where a canary is wrong and which rule it breaks:
+// A DocumentError describes a defect of a canary: where it is and which rule it breaks:
 //
 //	File     string // name of the file, "-" for standard input; "" for a canary made in Go
-//	Document int    // 1-based, 0 when it is not about one document
-//	Line     int    // of the file, 1-based; 0 when unknown
+//	Document int    // 1-based, 0 if the error is not about one document
+//	Line     int    // of the file, 1-based; 0 if unknown
 //	Object   string // Canary/NAMESPACE/NAME as far as known
 //	Field    string // path of the field, for example spec.analysis.webhooks[0].url
 //	Err      error  // the rule, which Unwrap returns
 //
-// Its text is FILE:LINE: document N: OBJECT: FIELD: RULE, without the parts
-// that are not known, and with control characters replaced.
+// Its text is FILE:LINE: document N: OBJECT: FIELD: RULE, without unknown parts
+// and with control characters replaced.
 type DocumentError = document.Error
 
-// Decode reads the Canary manifests of a stream of YAML documents or JSON
-// values, those in lists among them: kind Canary of [Group] in version v1beta1,
-// or of [ReferenceGroup] in version v1beta1 or v1alpha3. Documents of other
-// kinds are skipped, unless apiVersion or kind differ from one of a rollout in
-// two letters, or the group is missing: these are defects.
+// Decode reads the Canary manifests from a stream of YAML documents or JSON
+// values, including those within lists: kind Canary of [Group] in version v1beta1,
+// or of [ReferenceGroup] in version v1beta1 or v1alpha3. Documents of other kinds
+// are skipped. If the apiVersion or kind is within two letters of one of a rollout,
+// or the group is missing, that is a defect.
 //
-// spec.analysis, or spec.canaryAnalysis as it was once called, is read strictly:
-// unknown fields, fields given twice and values of another type are defects.
-// Other fields that [CanarySpec] has must have its types; those that it has not
-// and a cluster knows are ignored, others at the top and of spec are defects.
+// spec.analysis, or spec.canaryAnalysis, its old name, is read strictly: unknown
+// fields, duplicate fields and values of another type are defects. Fields of
+// [CanarySpec] must have the types it declares. Fields that only a cluster uses are
+// ignored; other unknown fields of spec and of the top level are defects.
 //
-// The error joins one [*DocumentError] for each defect; a canary with one is
-// left out, the others are returned all the same. Warnings are
-// [*DocumentError] as well: what [Canary.Check] refuses, and what is read and
-// has no effect or another one than it seems.
+// The error joins one [*DocumentError] for each defect. Canaries with defects are
+// left out; the others are returned with the error. Warnings are
+// [*DocumentError] as well: they report values that [Canary.Check] refuses, and
+// fields that have no effect or not the expected one.
 //
 // A stream has at most 64 MiB, a document 3 MiB.
 func Decode(file string, r io.Reader) (canaries []*Canary, warnings []error, err error) {
@@ -66,18 +66,18 @@ var served = map[string][]string{
 	ReferenceGroup: {"v1beta1", "v1alpha3"},
 }
 
-// known are the documents of a rollout; those that are no canaries are for other packages.
+// known lists the kinds of documents of a rollout. Other packages read those that are not canaries.
 var known = []document.Known{
 	{Group: ReferenceGroup, Version: "v1beta1", Kinds: []string{kindCanary, "MetricTemplate", "AlertProvider"}},
 	{Group: Group, Version: "v1beta1", Kinds: []string{kindCanary, "MetricTemplate", "AlertProvider"}},
 }
 
-// decoding is the reading of one stream.
+// decoding is the state of decoding one stream.
 type decoding struct {
 	*document.Stream
 	canaries []*Canary
 	warnings []error
-	places   map[string]string // of each canary
+	places   map[string]string // where each canary was found, by name
 }
 
 // object reads one canary.
@@ -117,14 +117,14 @@ func (d *decoding) object(o document.Object) {
 	d.canaries = append(d.canaries, c)
 }
 
-// The names of the analysis.
+// The paths of the analysis.
 const (
 	analysisPath = "spec.analysis"
 	oldAnalysis  = "spec.canaryAnalysis"
 )
 
-// modern returns n with its analysis called so, and whether it had the old
-// name. Aliases may share n, which stays as it is.
+// modern returns n with spec.canaryAnalysis renamed to spec.analysis, and whether
+// n had the old name. It does not modify n, since aliases may share it.
 func modern(n *document.Node) (*document.Node, bool) {
 	if given(n.At("spec", "analysis")) || !given(n.At("spec", "canaryAnalysis")) {
 		return n, false
@@ -144,7 +144,7 @@ func modern(n *document.Node) (*document.Node, bool) {
 
 func given(n *document.Node) bool { return n != nil && n.Kind != document.Null }
 
-// spellOld names the analysis in findings as the document does.
+// spellOld changes spec.analysis in findings to the old name, which the document uses.
 func spellOld(found *document.Findings) {
 	for _, e := range found.Errors {
 		if rest, inside := strings.CutPrefix(e.Field, analysisPath); inside {
@@ -153,8 +153,9 @@ func spellOld(found *document.Findings) {
 	}
 }
 
-// fieldRule says of a field of a manifest what Go types do not. Some fields
-// without a Go field, and all within metadata, status and service, are the cluster's.
+// fieldRule returns the decoding rule of a field beyond its Go type. It ignores
+// fields without a Go field that only a cluster uses, which includes all such
+// fields within metadata, status and service.
 func fieldRule(path string) document.Rule {
 	if rule, found := fieldRules[path]; found {
 		return rule
@@ -172,7 +173,7 @@ func fieldRule(path string) document.Rule {
 	return document.Rule{Ignored: !strings.HasPrefix(path, analysisPath+".")}
 }
 
-// clusterFields are the fields of spec that mean nothing without a cluster.
+// clusterFields lists the fields of spec that have no meaning without a cluster.
 var clusterFields = []string{"autoscalerRef", "upstreamRef", "revertOnDeletion"}
 
 var fieldRules = map[string]document.Rule{
@@ -191,14 +192,14 @@ var (
 	mapping  = reflect.TypeFor[map[string]json.RawMessage]()
 )
 
-// meshFields are the conditions of a match that a mesh knows.
+// meshFields lists the conditions of a match that only a mesh supports.
 var meshFields = []string{
 	"sourceLabels", "sourceNamespace", "gateways", "name", "uri", "ignoreUriCase", "scheme", "method", "authority", "port", "queryParams",
 	"withoutHeaders", "statPrefix",
 }
 
-// positive refuses a time span of nothing, which the reference takes for one
-// without an end.
+// positive refuses a time span of zero, which the reference implementation treats
+// as unlimited.
 func positive(text string) error {
 	if d, err := document.ParseDuration(text); err == nil && d == 0 {
 		return errors.New("must be longer than " + document.Quote(text))

@@ -17,8 +17,8 @@ import (
 
 var updateManifests = flag.Bool("update-manifests", false, "rewrite the expectations in testdata/manifests")
 
-// TestManifests decodes the files of each archive and compares the canaries,
-// as JSON, what is wrong and what is warned of with its want.* files.
+// TestManifests decodes the files of each archive and compares the canaries as JSON,
+// the errors and the warnings with its want.* files.
 func TestManifests(t *testing.T) {
 	testenv.Golden(t, "testdata/manifests/*.txtar", *updateManifests, func(t *testing.T, input []txtar.File) []txtar.File {
 		var defects, warned, checked, decoded string
@@ -69,8 +69,8 @@ func TestDefect(t *testing.T) {
 	testenv.Equal(t, *at, want)
 }
 
-// TestManyWarnings checks that canaries that share a body by alias do not
-// multiply warnings without end.
+// TestManyWarnings checks that the number of warnings is limited if canaries share
+// a body by alias.
 func TestManyWarnings(t *testing.T) {
 	text := "x: &a {apiVersion: flagger.app/v1beta1, kind: Canary, spec: {analysis: {stepWeight: 1, mirrorWeight: 1, metrics: [" +
 		strings.Repeat("{name: a, interval: x}, ", 90) + "]}}}\napiVersion: v1\nkind: List\nitems: [" + numbered(500, "{<<: *a, metadata: {name: x%d}}, ") + "]\n"
@@ -80,14 +80,14 @@ func TestManyWarnings(t *testing.T) {
 	}
 }
 
-// TestVersionOfList checks that a list of a version that is not read is not
-// skipped.
+// TestVersionOfList checks that a list of an unsupported version is not skipped
+// silently.
 func TestVersionOfList(t *testing.T) {
 	_, _, err := rollout.Decode("f", strings.NewReader("apiVersion: flagger.app/v2\nkind: CanaryList\nitems:\n- metadata: {name: a}\n  spec: {}\n"))
 	testenv.Equal(t, lines(err), `f:4: document 1: Canary/default/a: version "v2" is not read: set apiVersion to flagger.app/v1beta1`+"\n")
 }
 
-// TestNullAnalysis checks that an analysis of null counts as none.
+// TestNullAnalysis checks that a null analysis counts as a missing one.
 func TestNullAnalysis(t *testing.T) {
 	const text = "apiVersion: flagger.app/v1beta1\nkind: Canary\nmetadata: {name: a}\nspec: {analysis: null, canaryAnalysis: {stepWeight: 7}}\n"
 	canaries, _, err := rollout.Decode("f", strings.NewReader(text))
@@ -96,8 +96,8 @@ func TestNullAnalysis(t *testing.T) {
 	}
 }
 
-// TestHostile holds documents that must be refused without a panic, and
-// without an error of their size.
+// TestHostile checks that hostile documents are refused without a panic and with a
+// short error.
 func TestHostile(t *testing.T) {
 	header := "apiVersion: flagger.app/v1beta1\nkind: Canary\nmetadata: {name: a}\nspec: "
 	long := strings.Repeat("k", 1<<20)

@@ -10,10 +10,10 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
-// An EventCode says what happened, for programs.
+// An EventCode identifies what happened, for use by programs.
 type EventCode string
 
-// A Severity is that of an alert.
+// A Severity is the severity of an alert.
 type Severity string
 
 // The severities, in rising order.
@@ -34,17 +34,17 @@ type Event struct {
 	Namespace string `json:"namespace"`
 	Phase     Phase  `json:"phase"` // after the event
 	Checksum  string `json:"checksum"`
-	Sequence  int64  `json:"sequence"` // of the canary, rising; an event that is told again has the same
+	Sequence  int64  `json:"sequence"` // increases with each event of the canary; an event that is sent again has the same
 
 	Weight       int    `json:"weight"`
 	MaxWeight    int    `json:"maxWeight"`
 	Iteration    int    `json:"iteration"`
 	FailedChecks int    `json:"failedChecks"`
-	Hook         string `json:"hook,omitempty"`   // name of the webhook or the metric it is about
-	Reason       string `json:"reason,omitempty"` // what the webhook or the metric said, bounded
+	Hook         string `json:"hook,omitempty"`   // name of the webhook or the metric that the event is about
+	Reason       string `json:"reason,omitempty"` // the answer of the webhook or the result of the metric, bounded
 
-	// Alert is what people are notified with, "" for events that are not for
-	// them: gates with muteAlert among those.
+	// Alert is the severity of the alert that users get, "" for events without an
+	// alert, such as those of gates with muteAlert.
 	Alert Severity `json:"alert,omitempty"`
 }
 
@@ -52,12 +52,12 @@ type Event struct {
 const (
 	EventInitialized      EventCode = "init-done"
 	EventSuspended        EventCode = "suspended"
-	EventNotReady         EventCode = "not-ready" // the primary or the canary, with why
+	EventNotReady         EventCode = "not-ready" // the primary or the canary; Reason says why
 	EventPrimaryStuck     EventCode = "primary-stuck"
 	EventCanaryStuck      EventCode = "canary-stuck"
-	EventTargetError      EventCode = "target-error"  // of the target; it is asked again
-	EventTrafficError     EventCode = "traffic-error" // of the routes; it is tried again
-	EventTrafficFail      EventCode = "traffic-fail"  // the same, and a failed check
+	EventTargetError      EventCode = "target-error"  // an operation of the target failed; it is retried
+	EventTrafficError     EventCode = "traffic-error" // reading or setting the routes failed; it is retried
+	EventTrafficFail      EventCode = "traffic-fail"  // the same, and it counts as a failed check
 	EventRevisionNew      EventCode = "revision-new"
 	EventRevisionRestart  EventCode = "revision-restart"
 	EventRevisionReverted EventCode = "revision-reverted"
@@ -85,8 +85,8 @@ const (
 	EventRoutePrimary      EventCode = "route-primary"
 	EventPrimaryAdvanced   EventCode = "primary-weight-advanced"
 
-	EventAborted           EventCode = "aborted"         // a person asked for a rollback
-	EventPromotionAsked    EventCode = "promotion-asked" // a person asked for the promotion
+	EventAborted           EventCode = "aborted"         // a user requested a rollback
+	EventPromotionAsked    EventCode = "promotion-asked" // a user requested the promotion
 	EventRollbackFired     EventCode = "rb-fired"
 	EventRollbackError     EventCode = "rb-error" // the webhook did not answer
 	EventRollbackThreshold EventCode = "rollback-threshold"
@@ -98,16 +98,16 @@ const (
 	EventPostRolloutFail   EventCode = "po-fail"
 )
 
-// An eventText says how an event is announced.
+// An eventText holds the severity and the message of an event.
 type eventText struct {
 	warning bool
 	alert   Severity // "" for events without an alert
-	text    string   // after the canary's name; {…} are replaced
+	text    string   // follows the name of the canary; {…} are replaced
 }
 
-// eventTexts say how events are announced. Receivers of the reference's events look
-// for "canary weight N", "canary iteration I/N" and "primary weight N" at the
-// end of a message.
+// eventTexts holds the text of each event. Receivers written for the reference
+// implementation look for "canary weight N", "canary iteration I/N" and "primary
+// weight N" at the end of a message.
 var eventTexts = map[EventCode]eventText{
 	EventInitialized:      {alert: Info, text: "initialized, the primary is ready"},
 	EventSuspended:        {text: "suspended, nothing is done"},
@@ -157,15 +157,15 @@ var eventTexts = map[EventCode]eventText{
 	EventPostRolloutFail:   {warning: true, text: "post-rollout webhook {hook} failed: {reason}"},
 }
 
-// An eventDetail says what an event is about, beside the canary.
+// An eventDetail holds the details of one event.
 type eventDetail struct {
 	name   string // of a webhook or a metric
 	reason string
 	muted  bool // no alert
 }
 
-// emit tells an event of the phase that the status is in, and returns its
-// message. It is numbered with and without a sink.
+// emit sends an event with the current phase to the sink, and returns its message.
+// It increments the sequence number even without a sink.
 func (t *tick) emit(code EventCode, a eventDetail) string {
 	t.s.Sequence++
 	how, c := eventTexts[code], t.Canary
@@ -192,16 +192,16 @@ func (t *tick) emit(code EventCode, a eventDetail) string {
 	return e.Message
 }
 
-// checksum is that of the revision that the tick is about.
+// checksum returns the checksum of the revision that the tick is about.
 func (t *tick) checksum() string { return Checksum(cmp.Or(t.revision, t.s.AppliedSpec)) }
 
-// maxReason bounds what a status and an event keep of a remote text, in bytes.
+// maxReason is the maximum length of a remote text in a status or an event, in bytes.
 const maxReason = 1 << 10
 
 // bounded returns the beginning of a text on one line, without credentials.
 func bounded(text string) string { return redact.Excerpt(text, maxReason) }
 
-// reason is what a webhook said, or why it did not.
+// reason returns the answer of a webhook as text, or why there is none.
 func reason(answer Answer, err error) string {
 	person := attributed(bounded(answer.Actor), bounded(answer.Reason))
 	if err == nil {

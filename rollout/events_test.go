@@ -10,7 +10,7 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// What every event of every scenario of the table has.
+// TestEvents checks the properties common to all events of all scenarios of the table.
 func TestEvents(t *testing.T) {
 	seen := map[rollout.EventCode]string{}
 	for key := range scenarios {
@@ -45,7 +45,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// Receivers of the reference's events look for these ends (reference B.7).
+// Receivers written for the reference implementation look for these ends of messages (reference B.7).
 func TestEventMessages(t *testing.T) {
 	for key, want := range map[string]string{
 		"Progressing: checks pass":                         "canary weight 40",
@@ -75,8 +75,8 @@ func TestEventMessages(t *testing.T) {
 	}
 }
 
-// Text of others is bounded, on one line, and without credentials: in events
-// and in the status.
+// Remote text in events and in the status is bounded, on one line, and without
+// credentials.
 func TestHostileText(t *testing.T) {
 	hostile := "line\nbreak \x1b[2Jescape https://user:secret@host/?token=secret Authorization: Bearer secret\u202e " + strings.Repeat("long ", 20_000)
 	for _, key := range slices.Sorted(maps.Keys(scenarios)) {
@@ -105,7 +105,7 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-// A canary may have no sink: its events are numbered all the same.
+// Events are numbered even without a sink.
 func TestNoSink(t *testing.T) {
 	x := newScenario("")
 	x.a.Sink = nil

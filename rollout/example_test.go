@@ -50,7 +50,7 @@ func ExampleDecode() {
 	// Canary/shop/checkout: weighted 20 40 50
 }
 
-// A service that runs on this machine: what a rollout needs of it.
+// A service implements the traffic and the target of a rollout.
 type service struct{ share int }
 
 func (s *service) Routes(context.Context) (rollout.Routes, error) {
@@ -67,12 +67,12 @@ func (s *service) ScaleUp(context.Context) error            { return nil }
 func (s *service) ScaleDown(context.Context) error          { return nil }
 func (s *service) Promote(context.Context) error            { return nil }
 
-// Events that are printed.
+// A printer is a sink that prints events.
 type printer struct{}
 
 func (printer) Emit(_ context.Context, e rollout.Event) { fmt.Println(e.Phase, e.Message) }
 
-// A rollout in three steps of a canary that nothing is held against.
+// This rollout promotes a canary in three steps.
 func ExampleAnalysis_Run() {
 	canary := &rollout.Canary{Metadata: rollout.Metadata{Name: "shop"}}
 	canary.Spec.Analysis = rollout.Settings{StepWeight: 20, MaxWeight: 50}
@@ -80,8 +80,8 @@ func ExampleAnalysis_Run() {
 	analysis := &rollout.Analysis{Canary: canary, Traffic: shop, Target: shop, Sink: printer{}}
 
 	status, err := analysis.Run(context.Background(), rollout.Status{Phase: rollout.Initialized}, rollout.Loop{
-		Wait: func(context.Context, time.Duration) error { return nil }, // not in an example
-		Save: func(rollout.Status) error { return nil },                 // to go on from
+		Wait: func(context.Context, time.Duration) error { return nil }, // an example does not wait
+		Save: func(rollout.Status) error { return nil },                 // a real program stores the status
 	})
 	fmt.Println(status.Phase, err)
 	// Output:

@@ -5,5 +5,5 @@ import (
 	"slices"
 )
 
-// EventCodes are all events.
+// EventCodes returns the codes of all events.
 func EventCodes() []EventCode { return slices.Sorted(maps.Keys(eventTexts)) }

@@ -14,15 +14,15 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A fakePorts is all ports of an analysis, and a record of what was done with them.
+// A fakePorts implements all ports of an analysis, and records their calls.
 type fakePorts struct {
 	routes   rollout.Routes
 	revision string
-	answers  map[string]int     // status by type of webhook; 200, and 403 for rollback, when there is none
-	values   map[string]float64 // by metric; 100 when there is none
+	answers  map[string]int     // status by type of webhook; default 200, for rollback 403
+	values   map[string]float64 // by metric; default 100
 	fails    map[string]error   // by method: routes, set, revision, primary, canary, up, down, promote, or metric NAME
-	before   func(call string)  // told of each call of a port, before it is done
-	times    []func(string)     // told after it is done
+	before   func(call string)  // called before each call of a port
+	times    []func(string)     // called after each call of a port
 
 	body string // of every answer
 
@@ -45,12 +45,12 @@ func newFakePorts() *fakePorts {
 	return &fakePorts{routes: rollout.Routes{Primary: 100}, revision: "v2", answers: map[string]int{}, values: map[string]float64{}, fails: map[string]error{}}
 }
 
-// analysis is that of c in this world.
+// analysis returns an analysis of c with these ports.
 func (w *fakePorts) analysis(c *rollout.Canary) *rollout.Analysis {
 	return &rollout.Analysis{Canary: c, Traffic: w, Target: w, Metrics: w, Hooks: w, Sink: w}
 }
 
-// did does a call of a port: with an effect unless it fails or the context has ended.
+// did does a call of a port. It calls effect unless the call fails or the context has ended.
 func (w *fakePorts) did(ctx context.Context, call, did string, effect func()) error {
 	if w.before != nil {
 		w.before(call)
@@ -144,8 +144,8 @@ func (w *fakePorts) Emit(ctx context.Context, e rollout.Event) {
 	w.log = append(w.log, told)
 }
 
-// canary returns a canary of weights 20, 40, 50 with the webhooks, each named
-// as its type.
+// canary returns a canary with weights 20, 40, 50 and webhooks of the given types,
+// each named after its type.
 func canary(hooks ...rollout.HookType) *rollout.Canary {
 	c := &rollout.Canary{Metadata: rollout.Metadata{Name: "app", Namespace: "test"}}
 	c.Spec.Analysis = rollout.Settings{Interval: rollout.Duration(time.Minute), Threshold: 2, StepWeight: 20, MaxWeight: 50}
@@ -155,7 +155,7 @@ func canary(hooks ...rollout.HookType) *rollout.Canary {
 	return c
 }
 
-// step is one tick; it must not end with an error.
+// step runs one step, which must not return an error.
 func step(t *testing.T, a *rollout.Analysis, s rollout.Status) rollout.Status {
 	t.Helper()
 	after, _, err := a.Step(t.Context(), epoch, s)
@@ -165,7 +165,7 @@ func step(t *testing.T, a *rollout.Analysis, s rollout.Status) rollout.Status {
 	return after
 }
 
-// clock is a loop without waiting: each wait passes at once.
+// clock returns a loop whose waits end at once.
 func clock() rollout.Loop {
 	now, waits := epoch, 0
 	return rollout.Loop{
@@ -188,7 +188,7 @@ func told(events []rollout.Event) string {
 	return b.String()
 }
 
-// stored is a status that went through JSON.
+// stored returns s after a round trip through JSON.
 func stored(t *testing.T, s rollout.Status) rollout.Status {
 	t.Helper()
 	var read rollout.Status

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// A HookType says when a webhook is called and what its answer decides
+// A HookType defines when a webhook is called and what its answer decides
 // (specification, "Hook types").
 type HookType string
 
@@ -37,7 +37,7 @@ type Hook struct {
 	Metadata   map[string]string `json:"metadata,omitempty"`
 
 	// Extensions of headgate.
-	SecretRef     *SecretRef `json:"secretRef,omitempty"`     // headers, credentials and the key of signatures
+	SecretRef     *SecretRef `json:"secretRef,omitempty"`     // headers, credentials and the signature key
 	CertSecretRef *SecretRef `json:"certSecretRef,omitempty"` // ca.crt, tls.crt and tls.key
 	Deadline      Duration   `json:"deadline,omitempty"`      // of a confirm gate: how long it may stay closed before the canary is rolled back
 }
@@ -47,14 +47,14 @@ type SecretRef struct {
 	Name string `json:"name"`
 }
 
-// Hooks calls webhooks. A [Caller] does.
+// Hooks calls webhooks. [Caller] implements it.
 type Hooks interface {
-	// Call posts payload to the webhook. The error is nil when the type of the
+	// Call posts payload to the webhook. The error is nil if the type of the
 	// webhook accepts the answer.
 	Call(ctx context.Context, hook Hook, payload Payload) (Answer, error)
 }
 
-// A Payload is what a webhook receives: its fields in this order
+// A Payload is the body that a webhook receives, with its fields in this order
 // (specification, "Webhook call payload").
 type Payload struct {
 	Name      string            `json:"name"`
@@ -64,25 +64,25 @@ type Payload struct {
 	Metadata  map[string]string `json:"metadata,omitempty"`
 }
 
-// Keys of metadata that tell people at a receiver what a webhook is asked about.
-// An [Analysis] adds them to the metadata of webhooks, where a key of the webhook
-// itself wins. A test runner does not take them for a part of the test.
+// Metadata keys that tell users of a receiver about the rollout. An [Analysis] adds
+// them to the metadata of each webhook; a key that the webhook sets itself takes
+// precedence. A test runner does not treat them as parameters of the test.
 const (
-	MetadataRevision  = "headgate.revision"  // that is rolled out
+	MetadataRevision  = "headgate.revision"  // the revision that is rolled out
 	MetadataWeight    = "headgate.weight"    // percent of the traffic that the canary has
-	MetadataStep      = "headgate.step"      // weights or iterations that were reached, of how many: "2/5"
-	MetadataThreshold = "headgate.threshold" // failed checks at which the canary is rolled back
+	MetadataStep      = "headgate.step"      // reached and total number of weights or iterations: "2/5"
+	MetadataThreshold = "headgate.threshold" // number of failed checks that rolls the canary back
 	MetadataFailures  = "headgate.failures"  // failed checks so far
 
-	// MetadataTrial has the value "true" when a person tries out what a rollout
-	// would send: nothing waits for the answer.
+	// MetadataTrial has the value "true" if a user tries out the call that a
+	// rollout would make: nothing waits for the answer.
 	MetadataTrial = "headgate.trial"
 )
 
-// metadata returns that of a webhook, with what a person needs to know.
+// metadata returns the metadata of a webhook with the keys above added.
 func (t *tick) metadata(h Hook) map[string]string {
 	s := t.s
-	if t.fresh { // the status still counts for the revision before
+	if t.fresh { // the counters are still those of the previous revision
 		s.FailedChecks, s.Iterations = 0, 0
 	}
 	all := map[string]string{
@@ -96,16 +96,16 @@ func (t *tick) metadata(h Hook) map[string]string {
 	return all
 }
 
-// checksumDigits are the letters and digits that spell no words.
+// checksumDigits replace decimal digits. Without vowels they spell no words.
 const checksumDigits = "bcdfghjklmnpqrstvwxz2456789"
 
-// Checksum identifies a revision, in at most ten characters, as the reference
-// does: spec is the revision as the status of a canary has it. Receivers treat
-// it as opaque.
+// Checksum returns an identifier of a revision with at most ten characters, the
+// same as the reference implementation; spec is the revision in the status of a
+// canary. Receivers treat it as opaque.
 //
-// It is the 32-bit FNV-1a sum of a text with the revision; each decimal digit
-// of the sum is replaced. It protects from nothing: different revisions can have
-// the same.
+// It is the 32-bit FNV-1a sum of a text with the revision, with each decimal digit
+// replaced. It is not cryptographic: different revisions can have the same
+// checksum.
 func Checksum(spec string) string {
 	sum := fnv.New32a()
 	fmt.Fprintf(sum, "(struct { TrackedConfigs *map[string]string; LastAppliedSpec string }){TrackedConfigs:(*map[string]string)<nil> LastAppliedSpec:(string)%s}", spec)

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// Answers of hostile and broken servers. Those that do not end are waited for a second.
+// TestHostileAnswers calls hostile and broken servers. The timeout for answers that do not end is a second.
 func TestHostileAnswers(t *testing.T) {
 	megabyte, bomb := strings.Repeat("x", 1<<20), bomb()
 	for name, test := range map[string]struct {
@@ -69,7 +69,7 @@ func TestHostileAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				io.Copy(io.Discard, r.Body) // only then the server sees that the client has gone
+				io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client has disconnected
 				test.answer(w, r)
 			}))
 			defer srv.Close()
@@ -81,7 +81,7 @@ func TestHostileAnswers(t *testing.T) {
 			var c rollout.Caller
 			defer c.Close()
 			answer, err := c.Call(t.Context(), rollout.Hook{Name: "a", URL: srv.URL, Timeout: rollout.Duration(timeout)}, small)
-			for timeout < time.Minute && len(answer.Body) < test.body { // the machine stood still, and the half did not come in time
+			for timeout < time.Minute && len(answer.Body) < test.body { // on a slow machine even the first half may miss the timeout
 				answer, err = c.Call(t.Context(), rollout.Hook{Name: "a", URL: srv.URL, Timeout: rollout.Duration(timeout)}, small)
 			}
 			if answer.Status != test.status && test.status != 0 || len(answer.Body) != test.body || answer.Truncated != test.truncated {
@@ -106,7 +106,7 @@ func endless(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stall sends half of a body.
+// stall sends half of a body and waits until the client disconnects.
 func stall(w http.ResponseWriter, r *http.Request, status int) {
 	w.WriteHeader(status)
 	io.WriteString(w, "half")
@@ -125,7 +125,7 @@ func reset(w http.ResponseWriter, text string) {
 	conn.Close()
 }
 
-// hold sends text and keeps the connection until the client ends it.
+// hold sends text and keeps the connection open until the client closes it.
 func hold(w http.ResponseWriter, _ *http.Request, text string) {
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -136,7 +136,7 @@ func hold(w http.ResponseWriter, _ *http.Request, text string) {
 	conn.Close()
 }
 
-// bomb returns 64 MiB in few bytes.
+// bomb returns 64 MiB, compressed to few bytes.
 func bomb() []byte {
 	var out bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&out, gzip.BestSpeed)

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// A Verdict is what an answer of a webhook decides.
+// A Verdict is the decision that an answer of a webhook leads to.
 type Verdict string
 
 // The verdicts. Only Halt counts a failed check.
@@ -20,16 +20,16 @@ const (
 
 func (v Verdict) String() string { return string(v) }
 
-// A rule is what a type of webhooks makes of answers: those with a status from
-// 200 to last are accepted.
+// A rule maps answers to verdicts for one type of webhook. An answer with a
+// status from 200 to last is accepted.
 type rule struct {
 	last      int
 	accepted  Verdict
 	otherwise Verdict // any other status, no answer in time, no answer at all
 }
 
-// rules is the one table of what answers mean (specification, "Hook types",
-// "Endpoints" and "Errors").
+// rules holds the rule of each type (specification, "Hook types", "Endpoints"
+// and "Errors").
 var rules = map[HookType]rule{
 	HookConfirmRollout:         {http.StatusAccepted, Pass, Pause},
 	HookPreRollout:             {http.StatusAccepted, Pass, Halt},
@@ -41,8 +41,8 @@ var rules = map[HookType]rule{
 	HookEvent:                  {http.StatusAccepted, Pass, LogError},
 }
 
-// rule returns that of a type; ok is false for an unknown one, whose rule
-// accepts nothing. The empty type is rollout.
+// rule returns the rule of the type; ok is false for an unknown type, and the
+// rule then accepts nothing. The empty type is rollout.
 func (t HookType) rule() (r rule, ok bool) {
 	if t == "" {
 		t = HookRollout
@@ -55,11 +55,11 @@ func (t HookType) rule() (r rule, ok bool) {
 
 func (r rule) accepts(status int) bool { return status >= http.StatusOK && status <= r.last }
 
-// Judge returns what the outcome of a webhook decides: err is nil or the error
-// of [Hooks].Call. A [*StatusError] is judged by its code, so that Hooks may
+// Judge returns the verdict on a webhook call; err is nil or the error that
+// [Hooks].Call returned. A [*StatusError] is judged by its code, so Hooks may
 // return one for every answer. The verdict of an unknown type is Halt.
 //
-// That the context ended is no outcome: the caller looks at it first.
+// A call whose context has ended has no outcome: check the context first.
 func (t HookType) Judge(err error) Verdict {
 	r, _ := t.rule()
 	answer, answered := errors.AsType[*StatusError](err)

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// outcomes are what a webhook may come to, other than a status.
+// outcomes lists the errors of a webhook call other than a status.
 var outcomes = map[string]error{
 	"timeout": fmt.Errorf("no answer: %w", context.DeadlineExceeded),
 	"refused": fmt.Errorf("POST: %w", &net.OpError{Op: "dial", Err: errors.New("connection refused")}),
@@ -24,7 +24,7 @@ var outcomes = map[string]error{
 
 var judged = []string{"200", "201", "202", "100", "203", "204", "206", "299", "301", "302", "303", "304", "307", "308", "400", "401", "403", "404", "408", "410", "425", "429", "500", "501", "502", "503", "504", "599", "timeout", "refused", "tls"}
 
-// judgements are the verdicts of each type: of 200, of 201 and 202, of all else.
+// judgements lists the verdicts of each type: for 200, for 201 and 202, and for any other outcome.
 var judgements = map[rollout.HookType][3]rollout.Verdict{
 	rollout.HookConfirmRollout:         {rollout.Pass, rollout.Pass, rollout.Pause},
 	rollout.HookPreRollout:             {rollout.Pass, rollout.Pass, rollout.Halt},
@@ -61,7 +61,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// verdicts of metrics, by what a value and a bound say.
+// TestMetricJudge checks the verdicts on metrics by value and bounds.
 func TestMetricJudge(t *testing.T) {
 	num := func(v float64) *float64 { return &v }
 	between := func(min, max *float64) *rollout.Range { return &rollout.Range{Min: min, Max: max} }
@@ -72,7 +72,7 @@ func TestMetricJudge(t *testing.T) {
 		value  float64
 		err    error
 		want   rollout.Verdict
-		text   string // "" when there is no reason
+		text   string // of the reason; "" for none
 	}{
 		"within the range":           {rollout.Metric{Name: "m", ThresholdRange: between(num(1), num(2))}, 1.5, nil, rollout.Pass, ""},
 		"the minimum is within":      {rollout.Metric{Name: "m", ThresholdRange: between(num(1), num(2))}, 1, nil, rollout.Pass, ""},

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// The metrics that need no query: the provider of the canary has one.
+// The metrics that need no query, because each provider defines one.
 const (
 	SuccessRate     = "request-success-rate" // percent of requests without a server error, 0 to 100
 	RequestDuration = "request-duration"     // milliseconds, the 99th percentile
 )
 
-// What a metric without values decides: [Metric.NoValues].
+// The values of [Metric.NoValues], which says what a metric without values decides.
 const (
 	NoValuesFail         = "fail"         // a failed check; the default
-	NoValuesPass         = "pass"         // as a value within the range
-	NoValuesInconclusive = "inconclusive" // neither: the weight is kept, and nothing is counted
+	NoValuesPass         = "pass"         // the same as a value within the range
+	NoValuesInconclusive = "inconclusive" // keep the weight and count nothing
 )
 
 // Builtin reports whether the metric is one of those that need no query.
@@ -26,16 +26,16 @@ func (m Metric) Builtin() bool {
 	return m.Query == "" && m.TemplateRef == nil && (m.Name == SuccessRate || m.Name == RequestDuration)
 }
 
-// Judge returns what the result of a query decides: Pass, Halt or, when it is
-// too early for values and for a metric without values whose noValues is
-// inconclusive, Pause. The error says
-// why; it is nil when the value is within the range of the metric, and not nil
-// with Pass when there is no value and noValues is pass.
+// Judge returns the verdict on the result of a query; value and err are the
+// results of [Metrics].Query. The verdict is Pause if err wraps [ErrTooEarly], or
+// if there is no value and noValues is inconclusive; otherwise it is Pass or Halt.
+// The error gives the reason. It is nil if the value is within the range of the
+// metric, and not nil with Pass if there is no value and noValues is pass.
 //
-// Value and err are those of [Metrics]. An error is a failed check. No value
-// is one by default, told in the words of the specification: "no values found
-// for metric request-success-rate". NaN is no value; an infinity is one, and
-// is out of every range with a bound on its side.
+// An error of the query is a failed check. A missing value is one by default, with
+// the text of the specification: "no values found for metric
+// request-success-rate". NaN counts as a missing value. An infinity is a value,
+// outside every range with a bound on its side.
 func (m Metric) Judge(c *Canary, value float64, err error) (Verdict, error) {
 	switch {
 	case err == nil && math.IsNaN(value):
@@ -47,7 +47,7 @@ func (m Metric) Judge(c *Canary, value float64, err error) (Verdict, error) {
 	case err != nil:
 		return Halt, fmt.Errorf("metric %s of %s: %w", m.Name, c.target(), err)
 	}
-	// The bounds of a whole value are whole as well: their fractions do not count.
+	// A duration is compared in whole milliseconds, so fractions of its bounds do not count.
 	within, round := m.Bounds(), func(v float64) float64 { return v }
 	if m.Builtin() && m.Name == RequestDuration {
 		round = math.Trunc
@@ -72,7 +72,7 @@ func (m Metric) judgeNone(c *Canary, err error) (Verdict, error) {
 		provider = " of provider " + c.Spec.Provider
 	}
 	cause := err.Error()
-	for _, said := range []string{ErrNoValues.Error(), " for metric " + m.Name} { // what is said anyway
+	for _, said := range []string{ErrNoValues.Error(), " for metric " + m.Name} { // the reason below repeats these
 		cause = strings.TrimPrefix(cause, said)
 	}
 	if cause = strings.TrimPrefix(cause, ": "); cause != "" {
@@ -88,7 +88,7 @@ func (m Metric) judgeNone(c *Canary, err error) (Verdict, error) {
 	return Halt, reason
 }
 
-// A noValues is an error that wraps ErrNoValues, in the words of the specification.
+// A noValues is an error that wraps ErrNoValues, with the text of the specification.
 type noValues struct {
 	err  error
 	text string
@@ -97,8 +97,9 @@ type noValues struct {
 func (e *noValues) Error() string { return e.text }
 func (e *noValues) Unwrap() error { return e.err }
 
-// Bounds returns what the value must be in: thresholdRange or else what the
-// older threshold says, the least success rate, the most of anything else.
+// Bounds returns the range that the value must be in: thresholdRange, or else the
+// older threshold, which is the minimum of the success rate and the maximum of
+// any other metric.
 func (m Metric) Bounds() Range {
 	switch {
 	case m.ThresholdRange != nil:
@@ -109,7 +110,7 @@ func (m Metric) Bounds() Range {
 	return Range{Max: m.Threshold}
 }
 
-// target names what is rolled out, as TARGET.NAMESPACE.
+// target returns the name of the target as TARGET.NAMESPACE.
 func (c *Canary) target() string {
 	return cmp.Or(c.Spec.TargetRef.Name, c.Metadata.Name) + "." + c.Namespace()
 }

@@ -6,31 +6,30 @@ import (
 	"time"
 )
 
-// An Action is what a person asks of a rollout that is under way.
+// An Action is an action that a user can request for a rollout under way.
 type Action string
 
 // The actions.
 const (
 	Abort   Action = "abort"   // roll back to the primary
-	Promote Action = "promote" // skip what is left of the analysis
+	Promote Action = "promote" // skip the rest of the analysis
 )
 
-// A Request is what a person asks of a rollout that is under way. It is stored
-// as JSON.
+// A Request is the request of a user for a rollout under way. It is stored as JSON.
 type Request struct {
-	ID        string    `json:"id"` // differs from that of every other request
+	ID        string    `json:"id"` // unique
 	Action    Action    `json:"action"`
-	Revision  string    `json:"revision,omitempty"` // under analysis when it was asked; "" when none was applied yet
+	Revision  string    `json:"revision,omitempty"` // under analysis at the time of the request; "" if none was yet
 	By        string    `json:"by"`
 	Reason    string    `json:"reason,omitempty"`
-	SkipGates bool      `json:"skipGates,omitempty"` // of a promotion: neither confirm nor rollback webhooks are asked
+	SkipGates bool      `json:"skipGates,omitempty"` // of a promotion: do not call confirm and rollback webhooks
 	Time      time.Time `json:"time"`
-	Accepted  bool      `json:"accepted,omitempty"` // it was told, and is acted upon
+	Accepted  bool      `json:"accepted,omitempty"` // a step has accepted it and acts upon it
 }
 
-// Accepts returns why a request cannot be done for the rollout of the status,
-// nil when it can. A request is for one revision: another one that came
-// meanwhile is neither aborted nor promoted by it.
+// Accepts returns an error that says why the rollout of the status cannot accept
+// the request, nil if it can. A request applies to one revision: it neither aborts
+// nor promotes a revision that came later.
 func (s Status) Accepts(r Request) error {
 	switch {
 	case r.Action != Abort && r.Action != Promote:
@@ -53,7 +52,7 @@ func (s Status) Accepts(r Request) error {
 	return nil
 }
 
-// because says for people who asked, and why.
+// because returns the user and the reason of the request as text for an event.
 func (r Request) because() string {
 	text := attributed(r.By, r.Reason)
 	if r.SkipGates {
@@ -62,7 +61,7 @@ func (r Request) because() string {
 	return text
 }
 
-// attributed is a reason with the name of the person who gives it, "" for neither.
+// attributed returns a reason with the name of its author, "" if both are empty.
 func attributed(name, reason string) string {
 	switch {
 	case name == "":
@@ -73,8 +72,8 @@ func attributed(name, reason string) string {
 	return "by " + name + ": " + reason
 }
 
-// requested takes up what a person asks. An abort before the rollout has begun
-// ends it where it is: no traffic was moved.
+// requested accepts or drops the request in the status. An abort before the rollout
+// has begun ends it at once, since no traffic was moved.
 func (t *tick) requested() bool {
 	r := t.s.Request
 	if r == nil || r.Accepted {
@@ -90,9 +89,9 @@ func (t *tick) requested() bool {
 		if err != nil && t.cut() {
 			return false
 		}
-		t.s.AppliedSpec = revision // or it would begin when it is run again
+		t.s.AppliedSpec = revision // or the next run would begin the rollout
 	}
-	accepted := *r // the caller has the old one
+	accepted := *r // the caller of Step holds the old one
 	accepted.Accepted = true
 	a := eventDetail{reason: r.because()}
 	switch {
@@ -107,8 +106,8 @@ func (t *tick) requested() bool {
 	return r.Action == Promote
 }
 
-// asked is the request for the promotion of the revision under analysis, nil
-// when there is none.
+// asked returns the accepted request to promote the revision under analysis, nil
+// for none.
 func (t *tick) asked() *Request {
 	if r := t.s.Request; r != nil && r.Accepted && r.Action == Promote && r.Revision == t.s.AppliedSpec && !t.fresh {
 		return r
@@ -116,10 +115,10 @@ func (t *tick) asked() *Request {
 	return nil
 }
 
-// ungated reports whether a person asked for the promotion without gates.
+// ungated reports whether a user requested the promotion with SkipGates.
 func (t *tick) ungated() bool { r := t.asked(); return r != nil && r.SkipGates }
 
-// promoteAsked promotes a canary that is ready, when a person asked for that.
+// promoteAsked promotes a canary that is ready, if a user requested it.
 func (t *tick) promoteAsked() bool {
 	if t.asked() == nil {
 		return true

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// Maximum weight is a cap: a step of 20 to at most 50 gives 20, 40, 50 (C-20).
+// The maximum weight is a cap: a step of 20 with a maximum of 50 gives 20, 40, 50 (C-20).
 func TestRunPromotes(t *testing.T) {
 	w := newFakePorts()
 	loop := clock()
@@ -54,7 +54,7 @@ func TestRunPromotes(t *testing.T) {
 	testenv.Equal(t, told(w.events), want, "told")
 }
 
-// A status that cannot be saved ends the run, with what was to be saved.
+// A run ends if its status cannot be saved, and returns that status.
 func TestRunCannotSave(t *testing.T) {
 	x := newScenario(rollout.Initialized)
 	loop := clock()
@@ -65,7 +65,7 @@ func TestRunCannotSave(t *testing.T) {
 	}
 }
 
-// A rollout that has ended is not begun again; with Next that of another revision follows.
+// A rollout that has ended does not begin again. With Next, a rollout of another revision follows.
 func TestRunEnded(t *testing.T) {
 	for revision, want := range map[string]rollout.Phase{"v1": rollout.Failed, "v2": rollout.Failed, "v3": rollout.Succeeded} {
 		x := newScenario(rollout.Failed)
@@ -81,7 +81,7 @@ func TestRunEnded(t *testing.T) {
 	}
 }
 
-// Without a clock of its own the loop waits the interval, and ends with its context.
+// Without Now and Wait, the loop waits for the interval by the clock, and ends with its context.
 func TestRunOnTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newScenario(rollout.Initialized)
@@ -100,8 +100,8 @@ func TestRunOnTheClock(t *testing.T) {
 	})
 }
 
-// A script is how a world behaves: by what it is in and by how often it was
-// asked, so that it leads to the same end when steps are repeated.
+// A script sets the behavior of fakePorts. It depends only on their state and on the
+// number of calls, so that it leads to the same end if steps are repeated.
 type script struct {
 	name string
 	set  func(*fakePorts)
@@ -127,18 +127,18 @@ var scripts = []script{
 	{"post-rollout fails", func(w *fakePorts) { w.answers["po"] = 500 }, rollout.Succeeded},
 }
 
-// first makes a webhook answer a status the first times that it is asked.
+// first makes a webhook answer with status to its first calls.
 func (w *fakePorts) first(name string, times, status int) {
 	w.answers[name] = status
 	w.hook(name, times, func() { delete(w.answers, name) })
 }
 
-// later makes a webhook answer a status from some time on.
+// later makes a webhook answer with status after the given number of calls.
 func (w *fakePorts) later(name string, times, status int) {
 	w.hook(name, times, func() { w.answers[name] = status })
 }
 
-// hook does something after a webhook was asked so many times.
+// hook calls do after the given number of calls of a webhook.
 func (w *fakePorts) hook(name string, times int, do func()) {
 	w.times = append(w.times, func(call string) {
 		if call == "hook "+name {
@@ -149,7 +149,7 @@ func (w *fakePorts) hook(name string, times int, do func()) {
 	})
 }
 
-// late makes a part ready after it was asked for some times.
+// late makes a call fail the given number of times before it succeeds.
 func (w *fakePorts) late(what string, times int) {
 	w.fails[what] = errScripted
 	w.times = append(w.times, func(call string) {
@@ -173,7 +173,7 @@ var strategies = []struct {
 	{"blue/green mirror", func(s *rollout.Settings) { s.Iterations, s.Mirror = 3, true }},
 }
 
-// rollouts calls do for each strategy and script with a world made anew by begin.
+// rollouts calls do for each strategy and script. Each call of begin returns new ports.
 func rollouts(t *testing.T, do func(t *testing.T, end rollout.Phase, begin func() (*fakePorts, *rollout.Analysis))) {
 	for _, strategy := range strategies {
 		for _, script := range scripts {
@@ -193,7 +193,7 @@ func rollouts(t *testing.T, do func(t *testing.T, end rollout.Phase, begin func(
 
 var begun = rollout.Status{Phase: rollout.Initialized, AppliedSpec: "v1", PromotedSpec: "v1"}
 
-// A run goes on from what was saved after any step, and tells the same.
+// A run can resume from the status saved after any step, and emits the same events.
 func TestRunFromSavedStatus(t *testing.T) {
 	rollouts(t, func(t *testing.T, end rollout.Phase, begin func() (*fakePorts, *rollout.Analysis)) {
 		w, a := begin()
@@ -215,14 +215,14 @@ func TestRunFromSavedStatus(t *testing.T) {
 	})
 }
 
-// A run that goes on waits for the rest of the interval, and for no more than
-// the interval with a clock that went backwards; not when another revision came,
-// or when something is decided.
+// A resumed run waits for the rest of the interval, and never longer than the
+// interval, even if the clock went backwards. It does not wait if there is another
+// revision or a decision to act upon.
 func TestRunWaitsForTheRest(t *testing.T) {
 	for name, c := range map[string]struct {
 		since time.Duration // the last step
 		set   func(*scenario)
-		want  time.Duration // 0: the step is done at once
+		want  time.Duration // 0: no wait
 	}{
 		"at once":              {0, func(*scenario) {}, time.Minute},
 		"in between":           {45 * time.Second, func(*scenario) {}, 15 * time.Second},
@@ -250,7 +250,7 @@ func TestRunWaitsForTheRest(t *testing.T) {
 	}
 }
 
-// The reason in a status is that of this failure, not of the one before.
+// The reason in a status is that of this failure, not of the previous one.
 func TestReason(t *testing.T) {
 	x := newScenario(rollout.Failed)
 	x.w.revision, x.w.fails["primary"], x.s.Reason = "v3", errStuck, "of before"
@@ -264,8 +264,8 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// crash is how a program ends at a call: asked to, with nothing done, or not
-// asked, with the call done and nothing known of it.
+// A crash interrupts the program at the call with number at: either the context ends
+// before the call, or the program panics after it without recording its result.
 type crash func(w *fakePorts, at int, cancel context.CancelFunc)
 
 var errCrash = errors.New("crash")
@@ -287,13 +287,13 @@ var crashes = map[string]crash{
 	},
 }
 
-// A run that is cut short at any call of a port comes to the same end when it
-// is run again from what was saved.
+// A run that is interrupted at any call of a port and resumed from the saved status
+// comes to the same end.
 func TestRunCutShort(t *testing.T) {
 	rollouts(t, func(t *testing.T, end rollout.Phase, begin func() (*fakePorts, *rollout.Analysis)) {
 		w, a := begin()
 		calls, step := 0, 1
-		if measure.Race() { // each is the same computation of one goroutine
+		if measure.Race() { // the runs are single-threaded and much alike, so a sample is enough
 			step = 8
 		}
 		w.times = append(w.times, func(string) { calls++ })
@@ -315,7 +315,7 @@ func TestRunCutShort(t *testing.T) {
 	})
 }
 
-// cutShort runs until the crash and returns what was saved before it.
+// cutShort runs until the crash and returns the status saved before it.
 func cutShort(t *testing.T, w *fakePorts, a *rollout.Analysis, at int, crash crash) (saved rollout.Status, cut bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -330,7 +330,7 @@ func cutShort(t *testing.T, w *fakePorts, a *rollout.Analysis, at int, crash cra
 	loop := clock()
 	loop.Save = func(s rollout.Status) error { saved = stored(t, s); return nil }
 	crash(w, at, cancel)
-	cut = true // a panic leaves it so
+	cut = true // the result after a panic
 	s, err := a.Run(ctx, begun, loop)
 	if err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatalf("Run: %v", err)
@@ -338,8 +338,8 @@ func cutShort(t *testing.T, w *fakePorts, a *rollout.Analysis, at int, crash cra
 	return saved, err != nil || s.Ended()
 }
 
-// What a context cuts short is no outcome: a step tells nothing that it would
-// not have told otherwise, and its status counts what was told.
+// A call that the end of the context interrupts has no outcome: the step emits no
+// event that it would not emit otherwise, and its status counts the emitted events.
 func TestStepCutShort(t *testing.T) {
 	for key := range scenarios {
 		full := prepared(key)
@@ -371,7 +371,7 @@ func TestStepCutShort(t *testing.T) {
 	}
 }
 
-// The status that a step is given is not changed: a gate, the values of metrics.
+// A step does not modify the status passed to it, including its gate and its values.
 func TestStepLeavesStatus(t *testing.T) {
 	for key := range scenarios {
 		x := prepared(key)
@@ -384,7 +384,7 @@ func TestStepLeavesStatus(t *testing.T) {
 	}
 }
 
-// The times of a status are the same after they were stored.
+// The times of a status do not change when it is stored.
 func TestStatusTimes(t *testing.T) {
 	x := newScenario(rollout.Initialized)
 	x.w.answers["cr"] = 403
@@ -394,8 +394,7 @@ func TestStatusTimes(t *testing.T) {
 	}
 }
 
-// A rollback and a promotion are decided in the status that was saved before
-// they are done.
+// The decision to roll back or to promote is saved before a step acts upon it.
 func TestRunStoresDecisions(t *testing.T) {
 	rollouts(t, func(t *testing.T, _ rollout.Phase, begin func() (*fakePorts, *rollout.Analysis)) {
 		w, a := begin()
@@ -413,8 +412,8 @@ func TestRunStoresDecisions(t *testing.T) {
 	})
 }
 
-// Without an analysis a canary is promoted all the same wherever the program
-// ends: one that is scaled down already is not ready, and is not waited for.
+// With skipAnalysis, the canary is promoted wherever the program is interrupted. A
+// canary that is scaled down already is not ready, and the run must not wait for it.
 func TestSkipAnalysisCutShort(t *testing.T) {
 	begin := func() (*fakePorts, *rollout.Analysis) {
 		x := newScenario(rollout.Initialized)

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// scenarios are the situations of testdata/decisions.txt, and what brings them
-// about: the words of testdata/scenarios.txt, which [scenario.do] does in order.
+// scenarios maps each situation of testdata/decisions.txt to the commands of
+// testdata/scenarios.txt that create it. [scenario.do] executes them in order.
 var scenarios = func() map[string]string {
 	text, err := os.ReadFile("testdata/scenarios.txt")
 	if err != nil {
@@ -26,7 +26,7 @@ var scenarios = func() map[string]string {
 	return all
 }()
 
-// prepared is a scenario of the table before its step.
+// prepared returns a scenario of the table before its step.
 func prepared(key string) *scenario {
 	phase, _, _ := strings.Cut(key, ":")
 	if phase == "none" {
@@ -41,20 +41,20 @@ func prepared(key string) *scenario {
 
 var errStuck = fmt.Errorf("scripted: %w", rollout.ErrStuck)
 
-// do changes one thing of a scenario.
+// do executes one command, which changes the scenario.
 func (x *scenario) do(words string) {
 	word, rest, _ := strings.Cut(words, " ")
 	first, last, _ := strings.Cut(rest, " ")
 	number, _ := strconv.Atoi(first)
 	set := &x.c.Spec.Analysis
 	switch word {
-	case "": // all goes well
-	case "rb", "cr", "pr", "ro", "ti", "cp", "po": // what a webhook answers
+	case "": // every call succeeds
+	case "rb", "cr", "pr", "ro", "ti", "cp", "po": // status that the webhook answers
 		x.w.answers[word] = number
-	case "second": // another webhook of the type of one, and what it answers
+	case "second": // adds a webhook of the same type, with its answer
 		x.w.answers[first+"2"], _ = strconv.Atoi(last)
 		set.Webhooks = append(set.Webhooks, rollout.Hook{Name: first + "2", Type: x.hook(first).Type})
-	case "without": // the webhook
+	case "without": // removes a webhook
 		set.Webhooks = slices.DeleteFunc(set.Webhooks, func(h rollout.Hook) bool { return h.Name == first })
 	case "mute":
 		x.hook(first).MuteAlert = true
@@ -77,48 +77,48 @@ func (x *scenario) do(words string) {
 		x.s.PromotedSpec = strings.TrimPrefix(rest, "none")
 	case "weight":
 		x.weight(number)
-	case "begins": // the first tick of an analysis
+	case "begins": // first tick of an analysis
 		x.weight(0)
 		x.s.PreRollout = false
-	case "failed": // checks; the threshold is 2
+	case "failed": // number of failed checks; the threshold is 2
 		x.s.FailedChecks = number
 	case "suspend":
 		x.c.Spec.Suspend = true
-	case "suspension": // was told
+	case "suspension": // was announced
 		x.s.Suspended = true
-	case "skip": // the analysis
+	case "skip": // sets skipAnalysis
 		x.c.Spec.SkipAnalysis = true
 	case "post-rollout":
 		x.s.PostRollout = true
-	case "rolling": // back
+	case "rolling": // a rollback is decided
 		x.s.RollingBack = true
 	case "confirmed":
 		x.s.Confirmed = true
 	case "at":
 		x.at(first)
-	case "m": // the value of the metric
+	case "m": // value of the metric
 		x.w.values["m"], _ = strconv.ParseFloat(first, 64)
-	case "no": // metrics at all, or values and what the policy for that is
+	case "no": // no metrics, or no values and the noValues of the metric
 		if first == "metrics" {
 			x.a.Metrics = nil
 			return
 		}
 		x.w.fails["metric m"] = fmt.Errorf("query: %w", rollout.ErrNoValues)
 		set.Metrics[0].NoValues = last
-	case "metric": // another one, and its maximum
+	case "metric": // adds a metric with a maximum
 		m := rollout.Metric{Name: first}
 		if most, err := strconv.ParseFloat(last, 64); err == nil {
 			m.ThresholdRange = &rollout.Range{Max: &most}
 		}
 		x.metric(m)
-	case "template": // of a metric that comes first
+	case "template": // adds a metric with a template, first in the list
 		set.Metrics = append([]rollout.Metric{{Name: "t", TemplateRef: &rollout.ObjectRef{Name: "t"}}}, set.Metrics...)
-	case "steps": // to 1, 10 and 30 percent, and the weight
+	case "steps": // stepWeights 1, 10 and 30, with the current weight
 		set.StepWeight, set.StepWeights = 0, []int{1, 10, 30}
 		x.weight(number)
-	case "promotion": // by steps
+	case "promotion": // promotes in steps
 		set.StepWeightPromotion = 30
-	case "iterations", "matches": // how many there are, and how many are done
+	case "iterations", "matches": // total number of iterations, and number done
 		set.StepWeight, set.MaxWeight, set.Iterations = 0, 0, number
 		x.s.Iterations, _ = strconv.Atoi(last)
 		x.s.PreRollout = x.s.Iterations > 0
@@ -128,14 +128,14 @@ func (x *scenario) do(words string) {
 		}
 	case "mirror":
 		set.Mirror = true
-	case "copies": // are made
+	case "copies": // the routes are mirrored
 		x.w.routes.Mirrored = true
-	case "mirrors": // in the first step, which is not done
+	case "mirrors": // with mirror, before the first step
 		x.weight(0)
 		set.Mirror, x.s.PreRollout = true, false
-	case "mirrored": // it is done
+	case "mirrored": // with mirror, after the first step
 		x.w.routes.Mirrored, x.s.PreRollout = true, true
-	case "asked": // by a person to do something, or of a revision
+	case "asked": // a user requested an action; "of": for a revision
 		if first == "of" {
 			x.s.Request.Revision = last
 			return
@@ -164,7 +164,7 @@ func (x *scenario) at(gate string) {
 	delete(x.w.answers, "cr")
 }
 
-// deadline lets progressDeadlineSeconds pass in which something is not ready.
+// deadline makes something not ready for longer than progressDeadlineSeconds.
 func (x *scenario) deadline(what string) {
 	x.w.fails[what] = errScripted
 	x.s.NotReady, x.s.NotReadySince = what, epoch

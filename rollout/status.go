@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A Phase is where a canary is (specification, "States and transitions").
+// A Phase is the state of a canary (specification, "States and transitions").
 type Phase string
 
-// The phases. A canary that was not seen yet has none.
+// The phases. A canary that no step has seen yet has the phase "".
 const (
 	Initialized Phase = "Initialized"
 	Waiting     Phase = "Waiting"
@@ -38,31 +38,31 @@ var (
 
 func (p phases) has(phase Phase) bool { return slices.Contains(p, phase) }
 
-// A Status is all that an analysis knows between two steps: it is stored as JSON.
+// A Status is all state that an analysis keeps between two steps. It is stored as JSON.
 type Status struct {
 	Phase          Phase     `json:"phase,omitempty"`
 	FailedChecks   int       `json:"failedChecks"`
 	CanaryWeight   int       `json:"canaryWeight"` // percent, as the routes were last seen or set
 	Iterations     int       `json:"iterations"`
 	AppliedSpec    string    `json:"lastAppliedSpec,omitempty"`  // the revision under analysis
-	PromotedSpec   string    `json:"lastPromotedSpec,omitempty"` // the revision that the primary has; none from the decision to promote until that is done, and after a promotion that failed
-	PromotedURL    string    `json:"promotedURL,omitempty"`      // what serves the revision of the primary, where a proxy promoted it; kept for the owner of the analysis. Absent: not known
+	PromotedSpec   string    `json:"lastPromotedSpec,omitempty"` // the revision of the primary; empty from the decision to promote until the primary has it, and after a failed promotion
+	PromotedURL    string    `json:"promotedURL,omitempty"`      // URL that serves the revision of the primary, if a proxy promoted it; kept for the owner of the analysis. Absent: not known
 	LastTransition time.Time `json:"lastTransitionTime,omitzero"`
-	LastStep       time.Time `json:"lastStepTime,omitzero"` // the interval is counted from it; steps that follow at once do not change it. Absent: the next step is due
-	Gate           *Gate     `json:"gate,omitempty"`        // the confirm gate that it waits on
+	LastStep       time.Time `json:"lastStepTime,omitzero"` // the interval starts here; steps that follow without a wait do not change it. Absent: the next step is due
+	Gate           *Gate     `json:"gate,omitempty"`        // the confirm gate that the canary waits on
 
 	NotReady      string    `json:"notReady,omitempty"`           // what is not ready: primary, canary, promotion or traffic
-	NotReadySince time.Time `json:"notReadySince,omitzero"`       // it was first seen so
+	NotReadySince time.Time `json:"notReadySince,omitzero"`       // when it was first seen not ready
 	PreRollout    bool      `json:"preRollout,omitempty"`         // the pre-rollout webhooks passed for this revision
 	Confirmed     bool      `json:"promotionConfirmed,omitempty"` // the confirm-promotion webhooks passed, and all traffic goes to the canary
-	RollingBack   bool      `json:"rollingBack,omitempty"`        // a rollback is decided, and not done yet
+	RollingBack   bool      `json:"rollingBack,omitempty"`        // a rollback is decided but not done yet
 	PostRollout   bool      `json:"postRollout,omitempty"`        // post-rollout webhooks are still to be called
-	Suspended     bool      `json:"suspended,omitempty"`          // the suspension was told
-	Mirrored      bool      `json:"mirrored,omitempty"`           // the routes, as they were last seen or set, have copies for the canary
-	Reason        string    `json:"reason,omitempty"`             // why it is rolled back or failed: the message of that event
-	Request       *Request  `json:"request,omitempty"`            // what a person asks of this rollout
-	Sequence      int64     `json:"sequence"`                     // of the last event
-	Values        []Value   `json:"metricValues,omitempty"`       // of the metrics, as they were last queried
+	Suspended     bool      `json:"suspended,omitempty"`          // the suspension was announced
+	Mirrored      bool      `json:"mirrored,omitempty"`           // the routes, as last seen or set, send copies to the canary
+	Reason        string    `json:"reason,omitempty"`             // why the rollout is rolled back or failed: the message of that event
+	Request       *Request  `json:"request,omitempty"`            // what a user asks of this rollout
+	Sequence      int64     `json:"sequence"`                     // number of the last event
+	Values        []Value   `json:"metricValues,omitempty"`       // results of the last query of each metric
 }
 
 // A Gate is a confirm webhook that did not pass.
@@ -70,11 +70,11 @@ type Gate struct {
 	Type   HookType  `json:"type"`
 	Name   string    `json:"name"`
 	Since  time.Time `json:"since"`
-	Reason string    `json:"reason,omitempty"` // what it answered, bounded
+	Reason string    `json:"reason,omitempty"` // the answer of the webhook, bounded
 }
 
-// A Value is what a metric was when it was last queried, as text: it may be
-// infinite, or the reason for there being none.
+// A Value is the last result of a metric as text: a number, which may be
+// infinite, or the reason why there is no value.
 type Value struct {
 	Metric string `json:"metric"`
 	Value  string `json:"value"`
@@ -83,19 +83,19 @@ type Value struct {
 // maxValues bounds the metrics whose values a status keeps.
 const maxValues = 64
 
-// Routes are how the traffic was divided when it was last seen or set.
+// Routes returns the routes as they were last seen or set.
 func (s Status) Routes() Routes {
 	return Routes{Primary: 100 - s.CanaryWeight, Canary: s.CanaryWeight, Mirrored: s.Mirrored}
 }
 
-// Ended reports whether the rollout of the status is over and nothing is left to do for it.
+// Ended reports whether the rollout is over and all its post-rollout webhooks were called.
 func (s Status) Ended() bool {
 	return (s.Phase == Succeeded || s.Phase == Failed) && !s.PostRollout
 }
 
-// Rest returns how much of the interval is left at the time now before the next
-// step is due: zero when it is, or when something is decided or asked that is to
-// be acted upon at once. It is at most the interval, also with a clock that went backwards.
+// Rest returns how much of the interval is left at the time now. It returns zero
+// if the next step is due, or if a decision or a request is to be acted upon at
+// once. It never returns more than the interval, even if the clock went backwards.
 func (s Status) Rest(interval time.Duration, now time.Time) time.Duration {
 	asked := s.Request != nil && !s.Request.Accepted
 	if s.LastStep.IsZero() || s.RollingBack || s.PostRollout || asked {
@@ -104,7 +104,8 @@ func (s Status) Rest(interval time.Duration, now time.Time) time.Duration {
 	return min(max(interval-now.Sub(s.LastStep), 0), interval)
 }
 
-// Check returns what no analysis has written: [Analysis.Step] refuses such a status.
+// Check returns an error if no analysis can have written this status.
+// [Analysis.Step] refuses such a status.
 func (s Status) Check() error {
 	_, known := gates[s.gate()]
 	switch {
@@ -120,7 +121,7 @@ func (s Status) Check() error {
 	return nil
 }
 
-// gate is the type of the gate that it waits on, "" for none.
+// gate returns the type of the gate that the canary waits on, "" for none.
 func (s Status) gate() HookType {
 	if s.Gate == nil {
 		return ""
@@ -128,10 +129,10 @@ func (s Status) gate() HookType {
 	return s.Gate.Type
 }
 
-// promoted reports whether the primary was given the revision under analysis.
+// promoted reports whether the primary has the revision under analysis.
 func (s Status) promoted() bool {
 	return (s.Phase == Promoting || s.Phase == Finalising) && s.AppliedSpec != "" && s.PromotedSpec == s.AppliedSpec
 }
 
-// ready says that nothing is not ready.
+// ready clears NotReady.
 func (s *Status) ready() { s.NotReady, s.NotReadySince = "", time.Time{} }

@@ -11,11 +11,11 @@ import (
 // A step is one thing that a tick does.
 type step struct {
 	name   string
-	phases phases           // the canary is in one of these when it is done
+	phases phases           // the step is done only in these
 	do     func(*tick) bool // false ends the tick
 }
 
-// order is a tick: its steps from the first to the last.
+// order lists the steps of a tick, first to last.
 var order = [...]step{
 	{"suspended canaries are left alone", anyPhase, (*tick).suspended},
 	{"call post-rollout webhooks", idle, (*tick).postRollout},
@@ -44,17 +44,17 @@ var order = [...]step{
 	{"confirm, then more traffic or promotion", analysed, (*tick).advance},
 }
 
-// A tick is one run through the order. Its status always says what is decided.
+// A tick is one run through order. Its status always holds every decision made so far.
 type tick struct {
 	*Analysis
 	ctx      context.Context
 	now      time.Time
 	s        Status
-	err      error  // ctx ended
+	err      error  // of ctx, once it has ended
 	revision string // of the target
-	routes   Routes // as they were read or set
-	fresh    bool   // a revision begins, which no confirm-rollout webhook was asked about
-	decided  bool   // what is decided is acted upon in the next step, once it is stored
+	routes   Routes // as last read or set
+	fresh    bool   // a new revision begins; its confirm-rollout webhooks were not called yet
+	decided  bool   // the next step acts upon the decision, once it is stored
 }
 
 func (t *tick) run() {
@@ -65,8 +65,8 @@ func (t *tick) run() {
 	}
 }
 
-// done reports whether err is nil. Otherwise the tick ends: with the error of
-// ctx when that has ended, or else with an event.
+// done reports whether err is nil. If not, the caller must end the tick; done has
+// recorded the error of ctx if ctx has ended, or else emitted an event.
 func (t *tick) done(code EventCode, what string, err error) bool {
 	if err == nil {
 		return true
@@ -77,7 +77,7 @@ func (t *tick) done(code EventCode, what string, err error) bool {
 	return false
 }
 
-// cut reports whether ctx has ended: what a port then answers is no outcome.
+// cut reports whether ctx has ended. The result of a port is then no outcome.
 func (t *tick) cut() bool {
 	if t.err == nil {
 		t.err = t.ctx.Err()
@@ -85,20 +85,20 @@ func (t *tick) cut() bool {
 	return t.err != nil
 }
 
-// enter puts the canary into a phase.
+// enter moves the canary to a phase.
 func (t *tick) enter(p Phase) {
 	if t.s.Phase != p {
 		t.s.Phase, t.s.LastTransition = p, t.now
 	}
 }
 
-// home is all traffic to the primary.
+// home routes all traffic to the primary.
 var home = Routes{Primary: 100}
 
-// toCanary is a part of the traffic to the canary, the rest to the primary.
+// toCanary returns routes with weight percent for the canary and the rest for the primary.
 func toCanary(weight int) Routes { return Routes{Primary: 100 - weight, Canary: weight} }
 
-// route divides the traffic, unless it is so already.
+// route sets the routes unless they are r already, and reports success.
 func (t *tick) route(r Routes) bool { return t.done(EventTrafficError, routing(r), t.setRoutes(r)) }
 
 func routing(r Routes) string {
@@ -119,8 +119,8 @@ func (t *tick) setRoutes(r Routes) error {
 	return nil
 }
 
-// readRoutes finds how traffic is divided: that is the truth, whatever the
-// status says. The share of the canary counts.
+// readRoutes reads the routes, which take precedence over the status. Only the
+// share of the canary counts.
 func (t *tick) readRoutes() bool {
 	r, err := t.Traffic.Routes(t.ctx)
 	if err == nil && (r.Canary < 0 || r.Canary > 100) {
@@ -133,7 +133,7 @@ func (t *tick) readRoutes() bool {
 	return true
 }
 
-// read finds what is to be rolled out.
+// read reads the revision to roll out.
 func (t *tick) read() bool {
 	revision, err := t.Target.Revision(t.ctx)
 	if err == nil && revision == "" {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// tooManyFailed rolls back when the threshold is reached already: it may have
-// been lowered.
+// tooManyFailed decides a rollback if the failed checks have reached the
+// threshold, which may have been lowered.
 func (t *tick) tooManyFailed() bool {
 	if t.Canary.Spec.SkipAnalysis || t.s.FailedChecks < t.Canary.Threshold() {
 		return true
@@ -16,15 +16,15 @@ func (t *tick) tooManyFailed() bool {
 	return false
 }
 
-// fail counts a failed check, and rolls back when that reaches the threshold.
+// fail counts a failed check, and decides a rollback if that reaches the threshold.
 func (t *tick) fail(code EventCode, a eventDetail) {
 	t.s.FailedChecks++
 	t.emit(code, a)
 	t.tooManyFailed()
 }
 
-// preRollout calls the pre-rollout webhooks until all have passed, once for a
-// revision.
+// preRollout calls the pre-rollout webhooks in each tick until all pass, and not
+// again for the same revision.
 func (t *tick) preRollout() bool {
 	if t.s.PreRollout {
 		return true
@@ -71,8 +71,8 @@ func (t *tick) rolloutHooks() bool {
 	return true
 }
 
-// metricChecks judges the metrics: those without a template first, then those
-// with one, until one fails. One that decides nothing keeps the weight.
+// metricChecks judges the metrics until one fails: first the metrics without a
+// template, then the others. An inconclusive metric keeps the weight.
 func (t *tick) metricChecks() bool {
 	if !t.underTest() || t.Metrics == nil {
 		return true
@@ -102,7 +102,7 @@ func (t *tick) metricChecks() bool {
 	return on
 }
 
-// metrics are the metrics of the canary in the order in which they are checked.
+// metrics returns the metrics of the canary in the order in which they are checked.
 func (t *tick) metrics() []Metric {
 	metrics := slices.Clone(t.Canary.Spec.Analysis.Metrics)
 	slices.SortStableFunc(metrics, func(a, b Metric) int { return rank(a) - rank(b) })
@@ -116,13 +116,13 @@ func rank(m Metric) int {
 	return 0
 }
 
-// record keeps the last value of a metric in the status.
+// record stores the last value of a metric in the status.
 func (t *tick) record(metric string, value float64, err error) {
 	v := Value{Metric: bounded(metric), Value: strconv.FormatFloat(value, 'g', -1, 64)}
 	if err != nil {
 		v.Value = bounded(err.Error())
 	}
-	values := slices.Clone(t.s.Values) // the caller has the old ones
+	values := slices.Clone(t.s.Values) // the caller of Step holds the old slice
 	i := slices.IndexFunc(values, func(w Value) bool { return w.Metric == v.Metric })
 	switch {
 	case i >= 0:
@@ -133,7 +133,7 @@ func (t *tick) record(metric string, value float64, err error) {
 	t.s.Values = values
 }
 
-// measured is what the metrics were when they were last queried.
+// measured returns the last values of all metrics as text.
 func (t *tick) measured() string {
 	var texts []string
 	for _, v := range t.s.Values {

@@ -1,6 +1,6 @@
 package rollout
 
-// plans are how the canary of each strategy advances.
+// plans maps each strategy to the function that advances its canary.
 var plans = map[Strategy]func(*tick){
 	Weighted:  (*tick).shiftWeight,
 	ABTest:    (*tick).testMatching,
@@ -14,8 +14,9 @@ func (t *tick) advance() bool {
 	return false
 }
 
-// shiftWeight raises the weight by a step, up to the maximum. With mirror the
-// first step is copies of requests, which is no increase.
+// shiftWeight raises the weight by a step, up to the maximum. With mirror, the
+// first step sends copies of requests. That is no traffic increase and needs no
+// confirmation.
 func (t *tick) shiftWeight() {
 	c := t.Canary
 	switch {
@@ -37,13 +38,13 @@ func (t *tick) testMatching() {
 	t.moveTo(toCanary(100), EventIterationAdvanced, 1)
 }
 
-// switchOver counts iterations without traffic at the canary, or with copies of
-// it, then gives it everything, checks once more, and promotes.
+// switchOver counts iterations during which the canary gets no traffic, or copies
+// of it. It then routes all traffic to the canary, checks once more, and promotes.
 func (t *tick) switchOver() {
 	set := t.Canary.Spec.Analysis
 	switch {
 	case t.s.Confirmed:
-		t.promote(func(HookType) bool { return true }) // it was asked before the traffic moved
+		t.promote(func(HookType) bool { return true }) // the webhooks agreed before the traffic moved
 	case t.s.Iterations < set.Iterations:
 		t.moveTo(Routes{Primary: 100, Mirrored: set.Mirror}, EventIterationAdvanced, 1)
 	case t.confirm(HookConfirmPromotion):
@@ -51,7 +52,7 @@ func (t *tick) switchOver() {
 	}
 }
 
-// moveTo routes, counts iterations, and says so. What held the canary is over.
+// moveTo sets the routes, adds iterations and emits code. It ends any wait on a gate.
 func (t *tick) moveTo(r Routes, code EventCode, iterations int) bool {
 	t.progress()
 	if err := t.setRoutes(r); err != nil {
@@ -64,8 +65,8 @@ func (t *tick) moveTo(r Routes, code EventCode, iterations int) bool {
 	return true
 }
 
-// unmoved tells that the traffic could not be divided. From
-// progressDeadlineSeconds on that is a failed check.
+// unmoved emits that the routes could not be set. After progressDeadlineSeconds
+// this counts as a failed check.
 func (t *tick) unmoved(reason string) {
 	switch a := (eventDetail{reason: reason}); {
 	case t.cut():
@@ -82,9 +83,9 @@ func (t *tick) progress() {
 	t.s.Gate = nil
 }
 
-// promote decides the promotion when confirm agrees.
+// promote decides the promotion if confirm returns true.
 func (t *tick) promote(confirm func(HookType) bool) {
-	if t.s.Phase == Waiting { // for more traffic, which the canary has by now
+	if t.s.Phase == Waiting { // on a gate for more traffic, which the canary has by now
 		t.progress()
 	}
 	if confirm(HookConfirmPromotion) {
@@ -92,36 +93,36 @@ func (t *tick) promote(confirm func(HookType) bool) {
 	}
 }
 
-// decidePromotion is for the next step to act upon.
+// decidePromotion records the decision; the next step acts upon it.
 func (t *tick) decidePromotion() {
 	t.enter(Promoting)
-	t.s.Gate, t.s.PromotedSpec = nil, "" // not known until it is copied
+	t.s.Gate, t.s.PromotedSpec = nil, "" // not known until the revision is copied
 	t.decided = true
 }
 
-// abandon decides a rollback and says why.
+// abandon decides a rollback and emits the reason.
 func (t *tick) abandon(code EventCode, a eventDetail) {
 	t.s.RollingBack, t.decided = true, true
 	t.s.Reason = t.emit(code, a)
 }
 
-// rollback gives all traffic to the primary, then scales the canary down. What
-// fails is done again in the next tick, before anything else: a canary that
-// may still have traffic is not scaled down.
+// rollback routes all traffic to the primary, then scales the canary down. If
+// either fails, the next tick repeats it before anything else. A canary that may
+// still have traffic is not scaled down.
 func (t *tick) rollback() bool {
 	if !t.s.RollingBack {
 		return true
 	}
-	t.routes = Routes{} // set them, whatever they were
+	t.routes = Routes{} // so that route sets them in any case
 	if t.route(home) && t.done(EventTargetError, "scale down the canary", t.Target.ScaleDown(t.ctx)) {
 		t.end(Failed, EventRolledBack, eventDetail{})
 	}
 	return false
 }
 
-// promotionFailed gives everything to the canary: the primary cannot serve. A
-// canary without traffic may be scaled down already: when it cannot serve
-// either, the traffic is left where it is.
+// promotionFailed routes all traffic to the canary, because the primary cannot
+// serve. A canary without traffic may be scaled down already, so it is scaled up
+// first; if it cannot serve either, the routes are left unchanged.
 func (t *tick) promotionFailed(a eventDetail) {
 	if t.s.Phase == Finalising || t.s.CanaryWeight == 0 {
 		err := t.Target.ScaleUp(t.ctx)
@@ -142,14 +143,14 @@ func (t *tick) promotionFailed(a eventDetail) {
 	}
 }
 
-// strand ends a promotion that failed. The primary is not ready with what it
-// was given, and no longer has what it had: any other revision is a rollout.
+// strand ends a failed promotion. The primary is not ready with the new revision
+// and no longer has the old one, so any other revision starts a rollout.
 func (t *tick) strand(a eventDetail) {
 	t.s.PromotedSpec = ""
 	t.end(Failed, EventPromotionFailed, a)
 }
 
-// end ends a rollout. Post-rollout webhooks are for the next step, after the
+// end ends a rollout. The next step calls the post-rollout webhooks, after the
 // status was saved.
 func (t *tick) end(p Phase, code EventCode, a eventDetail) {
 	t.enter(p)
@@ -158,7 +159,7 @@ func (t *tick) end(p Phase, code EventCode, a eventDetail) {
 	s.Iterations, s.Request = 0, nil
 	if p == Failed {
 		s.FailedChecks = 0
-		if !s.RollingBack || s.Reason == "" { // a rollback has that of its decision
+		if !s.RollingBack || s.Reason == "" { // a rollback keeps the reason of its decision
 			s.Reason = why
 		}
 	}
@@ -168,8 +169,8 @@ func (t *tick) end(p Phase, code EventCode, a eventDetail) {
 	s.ready()
 }
 
-// copyRevision makes the revision that of the primary. What fails for
-// progressDeadlineSeconds is rolled back.
+// copyRevision copies the revision to the primary. If that fails for
+// progressDeadlineSeconds, the rollout is rolled back.
 func (t *tick) copyRevision() bool {
 	if t.s.promoted() {
 		return true
@@ -182,8 +183,8 @@ func (t *tick) copyRevision() bool {
 	return false
 }
 
-// promoting gives the traffic back to the primary, which is ready with the
-// revision: at once, or by stepWeightPromotion.
+// promoting routes the traffic back to the primary, which is ready with the
+// revision: all at once, or in steps of stepWeightPromotion.
 func (t *tick) promoting() bool {
 	weight := 0
 	if step := t.Canary.Spec.Analysis.StepWeightPromotion; step > 0 {
@@ -201,7 +202,7 @@ func (t *tick) promoting() bool {
 	return weight == 0 && t.Canary.Spec.SkipAnalysis
 }
 
-// finalising scales the canary down, which has no traffic.
+// finalising scales down the canary, which has no traffic.
 func (t *tick) finalising() bool {
 	code := EventPromoted
 	if t.Canary.Spec.SkipAnalysis {
@@ -213,8 +214,8 @@ func (t *tick) finalising() bool {
 	return false
 }
 
-// skipAnalysis decides to promote a canary that is ready, and makes no more
-// calls. The next step does all of it.
+// skipAnalysis decides to promote a canary that is ready. The next step does the
+// whole promotion.
 func (t *tick) skipAnalysis() bool {
 	if !t.Canary.Spec.SkipAnalysis {
 		return true

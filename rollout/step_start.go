@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// suspended leaves a suspended canary alone. It is told once.
+// suspended ends the tick of a suspended canary. It emits the suspension once.
 func (t *tick) suspended() bool {
 	if !t.Canary.Spec.Suspend {
 		t.s.Suspended = false
@@ -19,12 +19,12 @@ func (t *tick) suspended() bool {
 	return false
 }
 
-// unchanged ends the tick when no rollout is under way and none begins: the
-// revision is the one of the primary, or the last rollout was of it. A revision
-// that failed may come again after that of the primary was back.
+// unchanged ends the tick if no rollout is to begin, because the primary has the
+// revision or the last rollout was of it. A failed revision can be rolled out
+// again after the target was back at the revision of the primary.
 func (t *tick) unchanged() bool {
 	s := &t.s
-	began := s.AppliedSpec != "" || s.Phase == Failed // a rollback that a restart was cut short by has none
+	began := s.AppliedSpec != "" || s.Phase == Failed // AppliedSpec is empty if a rollback interrupted a restart
 	if !began || t.revision != s.PromotedSpec && t.revision != s.AppliedSpec {
 		return true
 	}
@@ -35,7 +35,7 @@ func (t *tick) unchanged() bool {
 	return false
 }
 
-// initialise takes a canary up whose primary is ready: that has the revision.
+// initialise initializes a canary whose primary is ready. The primary has the revision.
 func (t *tick) initialise() bool {
 	t.s.AppliedSpec, t.s.PromotedSpec = t.revision, t.revision
 	t.enter(Initialized)
@@ -43,15 +43,16 @@ func (t *tick) initialise() bool {
 	return false
 }
 
-// start begins a rollout with all traffic at the primary, which is ready: a
-// promotion that failed left it at the canary.
+// start begins a rollout by routing all traffic to the primary, which is ready. A
+// failed promotion may have left the traffic at the canary.
 func (t *tick) start() bool {
 	t.fresh = true
 	return t.route(home)
 }
 
-// restart begins with another revision before the primary is given the one
-// under analysis. The revision of the primary ends the rollout instead.
+// restart starts the rollout again if the revision changes before the primary has
+// the one under analysis. A change back to the revision of the primary ends the
+// rollout instead.
 func (t *tick) restart() bool {
 	if t.revision == t.s.AppliedSpec || t.s.promoted() {
 		return true
@@ -61,20 +62,20 @@ func (t *tick) restart() bool {
 		t.abandon(EventRevisionReverted, eventDetail{})
 		return false
 	}
-	t.s.AppliedSpec = "" // whichever is next begins anew, this one too when it comes back before all of this is done
+	t.s.AppliedSpec = "" // the next revision starts from the beginning, even if the same one comes back before the restart is done
 	return t.startAgain()
 }
 
-// restartPromoted begins with another revision when the primary is ready with
-// the one before.
+// restartPromoted starts the rollout again if the revision changes after the
+// primary is ready with the previous one.
 func (t *tick) restartPromoted() bool {
 	return t.fresh || t.revision == t.s.AppliedSpec || t.startAgain()
 }
 
-// startAgain is start under way. With confirm-rollout webhooks the canary does
-// not run while they are asked.
+// startAgain is start during a rollout. If there are confirm-rollout webhooks, it
+// also scales down the canary, which must not run before they pass.
 func (t *tick) startAgain() bool {
-	t.s.Request = nil // it was about the revision before
+	t.s.Request = nil // it was for the previous revision
 	if !t.route(home) {
 		return false
 	}
@@ -86,8 +87,8 @@ func (t *tick) startAgain() bool {
 	return true
 }
 
-// approve asks the confirm-rollout webhooks at the start of a rollout and as
-// long as it waits on them, then scales the canary up.
+// approve calls the confirm-rollout webhooks at the start of a rollout and in each
+// tick in which the canary waits on them. When they pass, it scales the canary up.
 func (t *tick) approve() bool {
 	if !t.fresh && !t.waitsForApproval() {
 		return true
@@ -109,7 +110,7 @@ func (t *tick) waitsForApproval() bool {
 	return t.s.Phase == Waiting && t.s.gate() != HookConfirmTrafficIncrease
 }
 
-// begin counts anew, for the revision of the target.
+// begin resets the counters for the revision of the target.
 func (t *tick) begin(p Phase) {
 	t.enter(p)
 	s := &t.s
@@ -119,7 +120,7 @@ func (t *tick) begin(p Phase) {
 	t.fresh = false
 }
 
-// What may be not ready: [Status.NotReady].
+// The values of [Status.NotReady].
 const (
 	thePrimary   = "primary"
 	theCanary    = "canary"
@@ -127,8 +128,8 @@ const (
 	theTraffic   = "traffic"
 )
 
-// primaryReady waits for the primary. With skipAnalysis it may be broken: the
-// revision is what mends it.
+// primaryReady waits for the primary. With skipAnalysis the primary may be broken,
+// since the new revision may repair it.
 func (t *tick) primaryReady() bool {
 	if t.Canary.Spec.SkipAnalysis && !unseen.has(t.s.Phase) && !t.s.promoted() {
 		return true
@@ -143,8 +144,8 @@ func (t *tick) canaryReady() bool {
 	})
 }
 
-// ready asks for readiness. One that is wanting ends the tick; after
-// progressDeadlineSeconds, or at once with ErrStuck, that is the end.
+// ready calls ask and reports whether it succeeded. If not, the tick ends. After
+// progressDeadlineSeconds, or at once if the error is ErrStuck, ready calls stuck.
 func (t *tick) ready(what string, ask func(context.Context) error, stuck func(reason string)) bool {
 	err := ask(t.ctx)
 	if err == nil {
@@ -163,8 +164,8 @@ func (t *tick) ready(what string, ask func(context.Context) error, stuck func(re
 	return false
 }
 
-// notReady notes that something is not ready, and reports whether it has not
-// been for progressDeadlineSeconds.
+// notReady records that a part is not ready, and reports whether this has lasted for
+// progressDeadlineSeconds.
 func (t *tick) notReady(what string) (late bool) {
 	if t.s.NotReady != what {
 		t.s.NotReady, t.s.NotReadySince = what, t.now
@@ -172,22 +173,22 @@ func (t *tick) notReady(what string) (late bool) {
 	return t.now.Sub(t.s.NotReadySince) >= t.Canary.ProgressDeadline()
 }
 
-// isReady notes that something is ready.
+// isReady records that a part is ready.
 func (t *tick) isReady(what string) {
 	if t.s.NotReady == what {
 		t.s.ready()
 	}
 }
 
-// primaryStuck ends what cannot go on without the primary: when it was given
-// the revision, with all traffic on the canary; before that, by a rollback.
-// Before a rollout no traffic is moved.
+// primaryStuck ends a rollout that cannot continue without the primary. If the
+// primary has the new revision, all traffic goes to the canary; before that, the
+// rollout is rolled back. Before a rollout, no traffic is moved.
 func (t *tick) primaryStuck(reason string) {
 	switch a := (eventDetail{reason: reason}); {
 	case t.s.promoted():
 		t.promotionFailed(a)
 	case active.has(t.s.Phase):
-		t.s.AppliedSpec = t.revision // also when it did not come to begin
+		t.s.AppliedSpec = t.revision // even if the rollout of it has not begun
 		t.abandon(EventPrimaryStuck, a)
 	default:
 		t.s.AppliedSpec = t.revision
@@ -195,7 +196,7 @@ func (t *tick) primaryStuck(reason string) {
 	}
 }
 
-// hooks are the webhooks of a type, in list order.
+// hooks returns the webhooks of a type, in list order.
 func (t *tick) hooks(kind HookType) []Hook {
 	var hooks []Hook
 	for _, h := range t.Canary.Spec.Analysis.Webhooks {
@@ -206,8 +207,8 @@ func (t *tick) hooks(kind HookType) []Hook {
 	return hooks
 }
 
-// call calls a webhook and judges what came of it. Without ok ctx ended, and
-// there is no outcome.
+// call calls a webhook and returns its answer and the verdict. If ok is false, ctx
+// has ended and there is no outcome.
 func (t *tick) call(h Hook) (said string, verdict Verdict, ok bool) {
 	said, err, ok := t.post(h)
 	return said, h.Type.Judge(err), ok
@@ -225,9 +226,9 @@ func (t *tick) post(h Hook) (said string, err error, ok bool) {
 	return reason(answer, err), err, true
 }
 
-// A confirmation is how a type of confirm webhooks holds a canary.
+// A confirmation describes how one type of confirm webhook holds a canary.
 type confirmation struct {
-	phase       Phase // while it is closed
+	phase       Phase // while the gate is closed
 	waits, pass EventCode
 }
 
@@ -237,8 +238,8 @@ var gates = map[HookType]confirmation{
 	HookConfirmPromotion:       {Progressing, EventPromotionWaits, EventPromotionPass},
 }
 
-// confirm asks the confirm webhooks of a type until one does not pass: the
-// canary then waits on it.
+// confirm calls the confirm webhooks of a type in order and reports whether all
+// pass. The canary waits on the first that does not.
 func (t *tick) confirm(kind HookType) bool {
 	if t.ungated() {
 		return true
@@ -261,8 +262,8 @@ func (t *tick) confirm(kind HookType) bool {
 	return true
 }
 
-// hold makes the canary wait on a gate. That is told, and people are alerted,
-// when it begins. A gate with a deadline that has passed rolls back.
+// hold makes the canary wait on a gate. It emits an event with an alert when the
+// wait begins. If the deadline of the gate has passed, it decides a rollback.
 func (t *tick) hold(h Hook, said string) {
 	kind := gates[h.Type]
 	if t.fresh {
@@ -289,8 +290,9 @@ func (t *tick) hold(h Hook, said string) {
 	}
 }
 
-// rollbackHooks asks until one wants a rollback. One that does not is not told,
-// but when it gave no answer: it is asked in every tick.
+// rollbackHooks calls the rollback webhooks until one asks for a rollback. Since
+// they are called in every tick, an answer against a rollback emits no event; a
+// missing answer does.
 func (t *tick) rollbackHooks() bool {
 	if t.Canary.Spec.SkipAnalysis || t.ungated() {
 		return true
@@ -312,8 +314,8 @@ func (t *tick) rollbackHooks() bool {
 	return true
 }
 
-// postRollout calls all post-rollout webhooks, after the status that says how
-// the rollout ended was returned. What fails is told.
+// postRollout calls all post-rollout webhooks, in the step after the one that
+// returned the end of the rollout. It emits the result of each call.
 func (t *tick) postRollout() bool {
 	if !t.s.PostRollout {
 		return true

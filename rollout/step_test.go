@@ -13,8 +13,8 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// Webhooks are called with the phase that the canary is in, the checksum of the
-// revision that they are asked about, and their metadata.
+// The payload of a webhook has the phase of the canary, the checksum of the revision
+// that the call is about, and the metadata.
 func TestPayloads(t *testing.T) {
 	for key, want := range map[string]string{
 		"Initialized: new revision, cr passes":     "Initialized v2",
@@ -46,7 +46,7 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
-// What a person needs to decide is in the metadata; the webhook's own keys win.
+// The metadata has the details that a user needs to decide. Keys of the webhook take precedence.
 func TestPayloadMetadata(t *testing.T) {
 	for key, want := range map[string]string{
 		"Initialized: new revision, cr passes":   "v2 0 0/3 0",
@@ -72,7 +72,7 @@ func TestPayloadMetadata(t *testing.T) {
 	}
 }
 
-// A webhook without a type is one of type rollout, and is called as one.
+// A webhook without a type is called as one of type rollout.
 func TestHookWithoutType(t *testing.T) {
 	x := newScenario(rollout.Progressing)
 	x.hook("ro").Type = ""
@@ -80,8 +80,8 @@ func TestHookWithoutType(t *testing.T) {
 	testenv.Equal(t, step(t, x.a, x.s).FailedChecks, 1)
 }
 
-// What is missing in the analysis, or what no analysis has written, is an error
-// that says so; nothing is asked and nothing changes.
+// A missing field of the analysis, or a status that no analysis can have written, is
+// an error. The step then makes no calls and changes nothing.
 func TestStepRefuses(t *testing.T) {
 	for want, set := range map[string]func(*scenario){
 		"analysis: no canary":                    func(x *scenario) { x.a.Canary = nil },
@@ -109,7 +109,7 @@ func TestStepRefuses(t *testing.T) {
 	}
 }
 
-// Webhooks of type event are the Sink's: an analysis without Hooks may have them.
+// The Sink calls webhooks of type event, so an analysis without Hooks may have them.
 func TestEventHooksAreNotCalled(t *testing.T) {
 	x := newScenario(rollout.Progressing)
 	x.c.Spec.Analysis.Webhooks = []rollout.Hook{{Name: "ev", Type: rollout.HookEvent}}
@@ -117,7 +117,7 @@ func TestEventHooksAreNotCalled(t *testing.T) {
 	testenv.Equal(t, step(t, x.a, x.s).CanaryWeight, 40)
 }
 
-// Routes that do not sum to 100 are those of the canary's share; what is set sums to 100.
+// If routes do not sum to 100, only the share of the canary counts. Routes that a step sets sum to 100.
 func TestRoutesByHand(t *testing.T) {
 	for _, r := range []rollout.Routes{{Primary: 10, Canary: 20}, {Canary: 20}, {Primary: 300, Canary: 20}} {
 		x := newScenario(rollout.Progressing)
@@ -136,8 +136,8 @@ func TestRoutesByHand(t *testing.T) {
 	}
 }
 
-// The values of metrics are in the status, bounded in number, and in the events
-// that they lead to (reference E, #1810).
+// The values of metrics are in the status, limited in number, and in the events that
+// they cause (reference E, #1810).
 func TestMetricValues(t *testing.T) {
 	x := newScenario(rollout.Progressing)
 	x.w.values["m"], x.w.values["inf"] = 99.5, math.Inf(1)
@@ -158,7 +158,7 @@ func TestMetricValues(t *testing.T) {
 	}
 }
 
-// A gate keeps the time of its first closed answer until another revision comes.
+// A gate keeps the time of its first closed answer until the revision changes.
 func TestGateSince(t *testing.T) {
 	x := newScenario(rollout.Initialized)
 	x.w.answers["cr"] = 403
@@ -177,8 +177,8 @@ func TestGateSince(t *testing.T) {
 	}
 }
 
-// The deadline counts from the first tick in which the same part was not ready,
-// and anew when it was ready in between.
+// The deadline starts at the first tick in which the same part is not ready, and
+// starts again after the part was ready.
 func TestReadiness(t *testing.T) {
 	x := newScenario(rollout.Progressing)
 	x.s.CanaryWeight = 20
@@ -212,7 +212,7 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// What was not ready of one revision is not held against the next.
+// A new revision does not inherit the not-ready time of the previous one.
 func TestReadinessOfAnotherRevision(t *testing.T) {
 	x := newScenario(rollout.Progressing)
 	x.deadline("canary")
@@ -222,8 +222,8 @@ func TestReadinessOfAnotherRevision(t *testing.T) {
 	}
 }
 
-// A status from before this program, or written by hand, is read or refused;
-// whatever it says, a step does not panic and says only what can be stored.
+// FuzzStep checks that a step accepts or refuses any status, such as one written by
+// hand, without a panic, and that the next step accepts the status it returns.
 func FuzzStep(f *testing.F) {
 	for key := range scenarios {
 		data, err := json.Marshal(prepared(key).s)

@@ -14,7 +14,7 @@ func settings(a rollout.Settings) *rollout.Canary {
 	return &rollout.Canary{Spec: rollout.CanarySpec{Analysis: a}}
 }
 
-// TestWeights follows NextWeight from a weight to where it ends.
+// TestWeights follows NextWeight from a weight to the last one.
 func TestWeights(t *testing.T) {
 	tests := []struct {
 		name string

@@ -38,7 +38,7 @@ const (
 	exitNotOver    = 3
 )
 
-// runFlags say what is rolled out, and how.
+// runFlags are the flags of rollout run; rollout abort has some of them.
 type runFlags struct {
 	manifestFlags
 	stateFlags
@@ -116,7 +116,8 @@ Exit codes: 0 promoted, 1 rolled back, 2 error, usage or an invalid object, 3 no
 	return c
 }
 
-// register adds the flags of all that drives a rollout; none says what --no-traffic means.
+// register adds the flags of every command that drives a rollout; none is the usage
+// text of --no-traffic.
 func (f *runFlags) register(c *cobra.Command, none string) {
 	fl := c.Flags()
 	f.manifestFlags.register(c)
@@ -135,8 +136,8 @@ func (f *runFlags) register(c *cobra.Command, none string) {
 	c.ValidArgsFunction = completeCanaries(&f.manifestFlags)
 }
 
-// check refuses what no command that drives a rollout can do, and reads the
-// flags of operations.
+// check validates the flags that every command that drives a rollout has, and
+// parses the flags of operations.
 func (f *runFlags) check() (err error) {
 	if f.Interval < 0 {
 		return usage("--interval %s: want a positive time", f.Interval)
@@ -164,13 +165,13 @@ func (f *runFlags) checkRun() error {
 	})
 }
 
-// A flagRule is broken by flags that cannot be meant together.
+// A flagRule is a rule about a combination of flags, and whether the flags break it.
 type flagRule struct {
 	broken bool
 	text   string
 }
 
-// refuse returns the error of the first rule that is broken.
+// refuse returns a usage error for the first broken rule.
 func refuse(all []flagRule) error {
 	for _, rule := range all {
 		if rule.broken {
@@ -180,10 +181,10 @@ func refuse(all []flagRule) error {
 	return nil
 }
 
-// drive drives a rollout to its end, and prints what became of it.
+// drive runs a rollout to its end and prints the result.
 func (p *program) drive(ctx context.Context, f *runFlags, canary *rollout.Canary, b *rolloutDocuments, file *drive.File) error {
 	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, syscall.SIGPIPE) // a reader of the output may leave: the rollout goes on
+	signal.Notify(broken, syscall.SIGPIPE) // the rollout continues if the reader of the output exits
 	defer signal.Stop(broken)
 	secrets, err := p.secretsOf(f.secrets, b.documents)
 	if err != nil {
@@ -242,10 +243,11 @@ func (p *program) drive(ctx context.Context, f *runFlags, canary *rollout.Canary
 	return nil
 }
 
-// originForm is the origin of a URL that may be a template.
+// originForm matches the origin of a URL that may be a template.
 var originForm = regexp.MustCompile(`^[^/]*(//[^/?]*)?`)
 
-// actions returns what does the operations. Credentials go to one origin alone.
+// actions returns the actions that do the operations. It refuses to send
+// credentials to more than one origin.
 func (f *runFlags) actions() (map[traffic.Operation]traffic.Action, error) {
 	header, credential, err := f.header()
 	commands, err1 := operations("exec", f.exec)
@@ -305,7 +307,8 @@ func operations(flag string, values []string) (map[traffic.Operation]string, err
 	return all, nil
 }
 
-// header is that of all requests, and the flag of the credential in it, "" for none.
+// header returns the header of all requests, and the flag that sets a credential in
+// it, "" for none.
 func (f *runFlags) header() (header map[string]string, credential string, err error) {
 	header = map[string]string{}
 	for _, text := range f.headers {
@@ -329,12 +332,13 @@ func (f *runFlags) header() (header map[string]string, credential string, err er
 	return header, credential, err
 }
 
-// commandEnv is the environment of commands: all but the Secrets in it.
+// commandEnv returns the environment of commands: that of this process without the
+// Secrets in it.
 func commandEnv() []string {
 	return slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "HEADGATE_SECRET_") })
 }
 
-// stateFlags name the status of a rollout.
+// stateFlags select the status file of a rollout.
 type stateFlags struct{ state, namespace string }
 
 func (f *stateFlags) register(c *cobra.Command) {
@@ -342,7 +346,8 @@ func (f *stateFlags) register(c *cobra.Command) {
 	c.Flags().StringVar(&f.state, "state", "", "`FILE` with the status; default .headgate/.rollout/NAMESPACE/NAME.json")
 }
 
-// named returns the canary that the argument names, with its namespace where flags have it.
+// named returns the name of the canary in args, with the namespace of the flag if
+// the name has none.
 func (f *stateFlags) named(args []string) string {
 	name := strings.Join(args, "")
 	if f.namespace != "" && name != "" && !strings.Contains(name, "/") {
@@ -351,19 +356,19 @@ func (f *stateFlags) named(args []string) string {
 	return name
 }
 
-// statePath is where the status of a canary is kept.
+// statePath returns the path of the status file of a canary.
 func (f *stateFlags) statePath(c *rollout.Canary) (string, error) {
 	if f.state != "" {
 		return f.state, nil
 	}
-	name := filepath.Join(c.Namespace(), c.Metadata.Name+".json") // names of objects have no separators
+	name := filepath.Join(c.Namespace(), c.Metadata.Name+".json") // names of objects contain no separators
 	if !filepath.IsLocal(name) {
 		return "", usage("canary %s: no file can have that name: give one with --state", nameOf(c))
 	}
 	return filepath.Join(".headgate", ".rollout", name), nil
 }
 
-// outcomeFlags are the flags that script outcomes.
+// outcomeFlags are the flags that set the outcomes of a simulation.
 var outcomeFlags = []struct {
 	subject simulate.Subject
 	usage   string
@@ -378,11 +383,11 @@ var outcomeFlags = []struct {
 	{simulate.Suspend, "`VALUE[@TICKS],…`: spec.suspend is on or off"},
 }
 
-// simulateFlags say what is simulated.
+// simulateFlags are the flags of rollout simulate.
 type simulateFlags struct {
 	manifestFlags
 	outputFlags
-	outcomes [][]string // of each of outcomeFlags
+	outcomes [][]string // values of each of outcomeFlags
 	ticks    int
 }
 

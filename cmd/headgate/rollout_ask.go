@@ -22,7 +22,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/traffic"
 )
 
-// askFlags say what a person asks of a rollout.
+// askFlags are the flags of rollout abort and rollout promote.
 type askFlags struct {
 	runFlags
 	asking    rollout.Request
@@ -74,7 +74,7 @@ func (p *program) abort(ctx context.Context, f *askFlags, args []string) (err er
 	running := errors.Is(err, drive.ErrInUse)
 	if err == nil {
 		defer file.Close()
-		s.Status, err = file.Load() // nothing changes it any more
+		s.Status, err = file.Load() // no other process can change it now
 	}
 	if err != nil && !running {
 		return err
@@ -132,7 +132,7 @@ Exit codes: 0 requested, 1 there is no analysis to skip, or it was not confirmed
 	return c
 }
 
-// fill completes what is asked of a rollout, and refuses what cannot be done.
+// fill completes the request, and returns an error if the rollout cannot accept it.
 func (p *program) fill(f *askFlags, s rolloutState) error {
 	r := &f.asking
 	r.ID, r.Revision, r.By, r.Time = rand.Text(), s.Status.AppliedSpec, cmp.Or(r.By, p.user(), "unknown"), time.Now().UTC().Round(0)
@@ -142,7 +142,7 @@ func (p *program) fill(f *askFlags, s rolloutState) error {
 	return nil
 }
 
-// ask leaves a request for a run, and says so.
+// ask leaves the request for a run beside the status file, and prints that it did.
 func (p *program) ask(ctx context.Context, f *askFlags, s rolloutState, then string) error {
 	r := f.asking
 	if err := drive.Ask(ctx, s.File, r); err != nil {
@@ -152,7 +152,7 @@ func (p *program) ask(ctx context.Context, f *askFlags, s rolloutState, then str
 	return p.result(&f.outputFlags, r, nil, [][]string{{text}})
 }
 
-// confirm asks on a terminal whether a promotion is meant.
+// confirm asks on the terminal for confirmation of a promotion.
 func (p *program) confirm(s rolloutState) error {
 	if !isTerminal(p.stdin) {
 		return usage("there is no terminal to ask for a confirmation: give --yes")
@@ -165,18 +165,18 @@ func (p *program) confirm(s rolloutState) error {
 	return nil
 }
 
-// A rolloutState is how far a rollout has come, as rollout status prints it. Of a
-// canary that no manifest has only the name is known.
+// A rolloutState is the state of a rollout as rollout status prints it. Without a
+// manifest, only the name of the canary is known.
 type rolloutState struct {
 	Name      string           `json:"name"`
 	Namespace string           `json:"namespace"`
 	File      string           `json:"file"`
-	Request   *rollout.Request `json:"request,omitempty"` // that no run has taken up yet
+	Request   *rollout.Request `json:"request,omitempty"` // that no run has accepted yet
 	Status    rollout.Status   `json:"status"`
 	canary    *rollout.Canary
 }
 
-// find returns the rollout that a manifest, the argument or the flag names.
+// find returns the rollout that the manifest, the argument or a flag names.
 func (f *stateFlags) find(canary *rollout.Canary, args []string) (s rolloutState, err error) {
 	if s.canary = canary; canary == nil {
 		s.canary = new(rollout.Canary)
@@ -210,7 +210,7 @@ func (f *stateFlags) find(canary *rollout.Canary, args []string) (s rolloutState
 	return s, nil
 }
 
-// statusFlags say of which rollout how far it has come.
+// statusFlags are the flags of rollout status.
 type statusFlags struct {
 	stateFlags
 	outputFlags
@@ -237,7 +237,7 @@ Exit codes: 0 printed, 1 no rollout is known, 2 error or usage. With --watch: 0 
 	return c
 }
 
-// status prints how far a rollout has come or, to watch it, each change until it has ended.
+// status prints the state of a rollout or, with --watch, each change until it has ended.
 func (p *program) status(ctx context.Context, f *statusFlags, args []string) error {
 	var last rolloutState
 	for {
@@ -279,7 +279,7 @@ func (p *program) status(ctx context.Context, f *statusFlags, args []string) err
 	}
 }
 
-// rows are what people are told of a rollout.
+// rows returns the state as rows of text.
 func (r rolloutState) rows() [][]string {
 	s := r.Status
 	primary, share := s.PromotedSpec, fmt.Sprintf("%d%% to the canary", s.CanaryWeight)

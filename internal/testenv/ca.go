@@ -22,7 +22,7 @@ type CA struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewCA returns a new authority. Clients trust it only with its certificate.
+// NewCA returns a new authority. Clients trust it only if they have its certificate.
 func NewCA(t testing.TB) *CA {
 	t.Helper()
 	key := newKey(t)
@@ -47,8 +47,8 @@ var (
 	system     *CA
 )
 
-// SystemCA returns an authority that takes the place of those of the system for
-// the rest of the process, which must not have looked at them yet. A file of
+// SystemCA returns an authority that replaces those of the system for the rest of
+// the process, which must not have loaded them before. A file of
 // the test needs the line //go:debug x509usefallbackroots=1 before its package clause.
 func SystemCA(t testing.TB) *CA {
 	t.Helper()
@@ -77,7 +77,7 @@ func (ca *CA) Client(name string) (cert, key []byte) {
 	})
 }
 
-// Expired returns a client certificate that was good until an hour ago, and its key, PEM.
+// Expired returns a client certificate that expired an hour ago, and its key, PEM.
 func (ca *CA) Expired(name string) (cert, key []byte) {
 	return ca.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
@@ -96,7 +96,7 @@ func (ca *CA) Server(names ...string) (cert, key []byte) {
 	})
 }
 
-// ServerConfig returns the settings of a server for localhost, 127.0.0.1 and
+// ServerConfig returns the TLS configuration of a server for localhost, 127.0.0.1 and
 // further names; with mutual, clients need a certificate of the same authority.
 func (ca *CA) ServerConfig(mutual bool, names ...string) *tls.Config {
 	ca.t.Helper()

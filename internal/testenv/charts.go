@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The phases of a conversation with a [Charts] server.
+// The phases of requests to a [Charts] server.
 const (
 	GetIndex Phase = "get index"
 	GetChart Phase = "get chart" // any other file below the server
@@ -34,13 +34,13 @@ const (
 // for each file.
 type ChartsConfig struct {
 	CA     *CA  // serve TLS with a certificate of this authority
-	Mutual bool // and want client certificates of CA
+	Mutual bool // also require client certificates of CA
 
-	Username, Password string                   // want basic authentication
-	Allow              func(*http.Request) bool // decide otherwise
+	Username, Password string                   // require basic authentication
+	Allow              func(*http.Request) bool // decide instead, if set
 
-	Path   string // of the repository below the server, "" is /charts, "/" the server itself
-	JSON   bool   // have an index in JSON
+	Path   string // of the repository; "" means /charts, "/" the root of the server
+	JSON   bool   // serve the index in JSON
 	Gzip   bool   // compress the index for clients that accept gzip
 	NoETag bool
 	Weak   bool // ETags are weak
@@ -51,9 +51,9 @@ type ChartsConfig struct {
 
 // A Charts server is a running repository of charts. It holds them in memory.
 //
-// Of the defects it knows all but [Loop]: [Endless] gives an index of one
-// version after the other without end, and [Swell] one whose name of a chart is
-// of After bytes and that does not end. The phases are [GetIndex] and [GetChart].
+// It supports all defects but [Loop]: [Endless] serves an index with versions without
+// end, and [Swell] serves an index that breaks off after a chart name of After bytes.
+// The phases are [GetIndex] and [GetChart].
 type Charts struct {
 	fakeServer
 
@@ -64,8 +64,8 @@ type Charts struct {
 	mu       sync.Mutex
 	entries  map[string][]chartEntry // by name
 	files    map[string]chartFile    // by path below the server
-	raw      []byte                  // the index as it was set, nil when it is written
-	modified time.Time               // the index
+	raw      []byte                  // the index that SetIndex set; nil if it is generated
+	modified time.Time               // of the index
 }
 
 type chartFile struct {
@@ -73,8 +73,8 @@ type chartFile struct {
 	modified time.Time
 }
 
-// chartsEpoch is when the first file of each server was written. Each further
-// one is a second later, so that dates tell files apart.
+// chartsEpoch is the base of modification times. Each file of a server is a second
+// newer than the one before, so that dates tell files apart.
 var chartsEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // StartCharts runs a repository, without any chart, until the test ends.
@@ -100,9 +100,9 @@ func (s *Charts) URLOf(file string) string { return s.Base + s.place(file) }
 // place returns the path below the server of a file of the repository.
 func (s *Charts) place(file string) string { return path.Join(s.path+"/", file) }
 
-// PutFile puts any file, by its path relative to the repository, ../ included:
-// for example the provenance file of a chart. A file at a place where one is,
-// such as the archive of a chart, takes its place.
+// PutFile stores any file, for example the provenance file of a chart, by its path
+// relative to the repository, which may begin with ../. It replaces a file that
+// exists, such as the archive of a chart.
 func (s *Charts) PutFile(file string, data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,14 +110,14 @@ func (s *Charts) PutFile(file string, data []byte) {
 	s.files[s.place(file)] = chartFile{data, s.modified}
 }
 
-// RemoveFile removes a file. The index tells what it told.
+// RemoveFile removes a file. The index does not change.
 func (s *Charts) RemoveFile(file string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.files, s.place(file))
 }
 
-// SetIndex makes the server give these bytes as its index, nil the index of what it has.
+// SetIndex makes the server serve data as its index; nil restores the generated index.
 func (s *Charts) SetIndex(data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,10 +125,10 @@ func (s *Charts) SetIndex(data []byte) {
 	s.raw = data
 }
 
-// touch makes the index newer than it was.
+// touch advances the modification time of the index by a second.
 func (s *Charts) touch() { s.modified = s.modified.Add(time.Second) }
 
-// Index returns the index as it is given now.
+// Index returns the index that is served now.
 func (s *Charts) Index() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *Charts) allowed(r *http.Request) bool {
 	return authorized(r, s.config.Username, s.config.Password)
 }
 
-// answer serves one request well.
+// answer serves one request correctly.
 func (s *Charts) answer(w http.ResponseWriter, r *http.Request) {
 	f, ok := s.file(r.URL.Path)
 	if !ok {
@@ -189,7 +189,7 @@ func (s *Charts) answer(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", f.modified, bytes.NewReader(f.data))
 }
 
-// file returns what is at a path below the server.
+// file returns the file or index at a path below the server.
 func (s *Charts) file(at string) (chartFile, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,13 +212,13 @@ func (s *Charts) etag(data []byte) string {
 // A ChartVersion is one version of a chart, to be put into a repository.
 type ChartVersion struct {
 	Name, Version string
-	Files         map[string]string // of the archive, by their path below the directory NAME; a Chart.yaml, values.yaml and a template are added where it has none
+	Files         map[string]string // of the archive, by path below the directory NAME; Chart.yaml, values.yaml and a template are added if missing
 	Archive       []byte            // the archive itself, instead of Files
 
-	File   string         // where the archive is, relative to the repository; "" is NAME-VERSION.tgz
-	URLs   []string       // as the index tells them, nil is File alone
-	Digest string         // as the index tells it, "" is the right one in hex
-	Entry  map[string]any // further fields of the entry in the index; nil takes a field away
+	File   string         // path of the archive relative to the repository; "" means NAME-VERSION.tgz
+	URLs   []string       // in the index; nil means File alone
+	Digest string         // in the index; "" means the right one in hex
+	Entry  map[string]any // further fields of the index entry; a nil value removes a field
 }
 
 type chartEntry struct {
@@ -226,7 +226,7 @@ type chartEntry struct {
 	fields  map[string]any
 }
 
-// Put puts a version of a chart, in place of one of the same name and version,
+// Put adds a version of a chart, or replaces the one with the same name and version,
 // and returns its archive.
 func (s *Charts) Put(v ChartVersion) []byte {
 	s.t.Helper()
@@ -248,7 +248,7 @@ func (s *Charts) Put(v ChartVersion) []byte {
 	return archive
 }
 
-// Remove takes a version of a chart off the index. Its archive stays.
+// Remove removes a version of a chart from the index, but not its archive.
 func (s *Charts) Remove(name, version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +263,8 @@ func (s *Charts) drop(name, version string) {
 	}
 }
 
-// prepare returns the archive of v and what Chart.yaml makes of its entry.
+// prepare returns the archive of v, and the fields of its index entry: those of
+// Chart.yaml and the digest.
 func (s *Charts) prepare(v ChartVersion) (archive []byte, fields map[string]any) {
 	s.t.Helper()
 	meta := fmt.Sprintf("apiVersion: v2\nname: %s\nversion: %s\ndescription: A chart for tests\ntype: application\nappVersion: \"1.0\"\n", v.Name, v.Version)
@@ -297,8 +298,8 @@ func overlay(fields, over map[string]any) {
 	}
 }
 
-// ChartArchive returns a .tgz of files by their paths. The same files make the
-// same bytes.
+// ChartArchive returns a .tgz archive of files, given by path. The same files always
+// give the same bytes.
 func ChartArchive(t testing.TB, files map[string]string) []byte {
 	t.Helper()
 	var entries []Entry
@@ -308,8 +309,8 @@ func ChartArchive(t testing.TB, files map[string]string) []byte {
 	return Gzip(t, Tar(t, entries...))
 }
 
-// writeIndex writes the index of what the server has: names sorted, of each the
-// highest version first, as the package manager writes it.
+// writeIndex returns an index of the charts of the server as Helm writes it: sorted by
+// name, and for each name with the highest version first.
 func (s *Charts) writeIndex() []byte {
 	entries := map[string]any{}
 	for name, versions := range s.entries {
@@ -328,15 +329,15 @@ func (s *Charts) writeIndex() []byte {
 	}
 	data, err := write(doc)
 	if err != nil {
-		panic(err) // maps of strings
+		panic(err) // maps of strings can always be encoded
 	}
 	return data
 }
 
-// byVersion puts higher versions first, and what is none last.
+// byVersion sorts higher versions first, and invalid ones last.
 func byVersion(a, b chartEntry) int { return semver.Compare("v"+b.version, "v"+a.version) }
 
-// misbehave answers with an index that does not end.
+// misbehave serves the defects [Endless] and [Swell].
 func misbehave(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
 	if d.Do == Endless {
 		endlessIndex(w)
@@ -345,7 +346,7 @@ func misbehave(w http.ResponseWriter, r *http.Request, d Defect, next http.Handl
 	}
 }
 
-// endlessIndex answers with versions of one chart until the client is gone.
+// endlessIndex answers with versions of one chart until the client disconnects.
 func endlessIndex(w http.ResponseWriter) {
 	_, err := fmt.Fprint(w, "apiVersion: v1\nentries:\n  endless:\n")
 	for major := 1; err == nil; major++ {

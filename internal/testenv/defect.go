@@ -1,15 +1,15 @@
-// Package testenv serves real protocols inside a test: Git over HTTP and
-// over ssh by git's own upload-pack, the API of
-// GitHub for apps, a registry of OCI artifacts, a repository of charts, object
-// stores, and http, https and socks5 proxies; handlers that answer like nGrinder
-// and Concord. Everything listens on loopback at
-// a port of its own and ends with the test. Only tests import it.
+// Package testenv runs servers of real protocols inside a test: Git over HTTP and
+// over ssh by git's own upload-pack, the API of GitHub for apps, a registry of OCI
+// artifacts, a repository of charts, object stores, and http, https and socks5
+// proxies. It also has handlers that answer like nGrinder and Concord. Each server
+// listens on loopback on a port of its own and ends with the test. Only tests import
+// this package.
 //
-// Repositories are served, and but for their objects made, by the git binary, in an environment without any
-// configuration of the machine; the same calls give the same ids everywhere.
+// The git binary serves the repositories, in an environment without any configuration
+// of the machine. The same calls give the same object ids on every machine.
 //
-// Servers record what they were asked, enforce the credentials they were
-// configured with, and misbehave in one named way when a [Defect] says so.
+// Servers record their requests, enforce the credentials that they are configured
+// with, and misbehave in one defined way if they have a [Defect].
 package testenv
 
 import (
@@ -21,54 +21,54 @@ import (
 	"sync"
 )
 
-// A Phase is a part of a conversation with a server.
+// A Phase is a kind of request to a server.
 type Phase string
 
-// The phases of a conversation with a Git server. A server without protocol version 2 has no [LsRefs].
+// The phases of requests to a Git server. Only protocol version 2 has [LsRefs].
 const (
-	Advertisement Phase = "advertisement" // capabilities, with version 0 the refs too
+	Advertisement Phase = "advertisement" // capabilities; in version 0 the refs too
 	LsRefs        Phase = "ls-refs"
 	Pack          Phase = "pack"  // negotiation and pack
-	Stray         Phase = "stray" // all else, such as the request of a client of a server that had the port before
+	Stray         Phase = "stray" // anything else, such as a request meant for a server that used the port before
 )
 
 // A DefectKind says what a server does wrong.
 type DefectKind int
 
-// The kinds of defects. Those of content happen after Defect.After bytes of the answer.
+// The kinds of defects. All but Answer happen after Defect.After bytes of the answer.
 const (
 	Answer DefectKind = iota // answers with Status, Header and Body instead
-	Stall                    // sends nothing more, and does not end
+	Stall                    // sends nothing more, and leaves the connection open
 	Cut                      // closes the connection
 	End                      // ends the answer as if it were complete
 	Flip                     // inverts one byte
 )
 
-// The defects of servers of content: registries, repositories of charts, object stores.
+// Further kinds of defects, for registries, chart repositories and object stores.
 const (
 	Serve   DefectKind = iota + 100 // lets Handler answer
 	Leak                            // answers with Status and an error that repeats the credentials of the request
-	Endless                         // gives pages of tags without end
-	Loop                            // gives a page of tags whose next page is itself
-	Swell                           // sends After bytes of JSON that does not end
+	Endless                         // serves a listing or an index without end
+	Loop                            // serves a page of a listing whose next page is itself
+	Swell                           // serves the beginning of a document and After more bytes of it
 )
 
 // A Defect makes a server misbehave in one phase.
 type Defect struct {
 	Phase Phase // "" means every phase
 	Do    DefectKind
-	After int64 // bytes of the answer that are right; negative: not even the header is sent
-	Times int   // how many requests are affected, the first ones; 0 means all
+	After int64 // number of correct bytes of the answer; if negative, not even the header is sent
+	Times int   // number of requests affected, counted from the first; 0 means all
 
-	Status int         // for Answer
-	Header http.Header // for Answer, for example Retry-After; to Location the path and query of the request are added
+	Status int         // for Answer and Leak
+	Header http.Header // for Answer and Leak, such as Retry-After; Answer appends the path and query of the request to Location
 	Body   string      // for Answer
 
-	Handler func(w http.ResponseWriter, r *http.Request, next http.Handler) // for Serve; next answers as it should
+	Handler func(w http.ResponseWriter, r *http.Request, next http.Handler) // for Serve; next gives the correct answer
 }
 
-// Redirect returns a defect that sends clients to another URL, to which the
-// path below the server and the query are appended.
+// Redirect returns a defect that redirects clients to another URL, with the path
+// and query of the request appended.
 func Redirect(to string) *Defect {
 	return &Defect{Status: http.StatusFound, Header: http.Header{"Location": {to}}}
 }
@@ -84,7 +84,7 @@ type defectState struct {
 	defect  *Defect
 	hits    int
 	begun   int           // stalls since Break
-	stalled chan struct{} // closed with the first
+	stalled chan struct{} // closed by the first of them
 }
 
 func newDefectState(d *Defect) *defectState {
@@ -93,8 +93,8 @@ func newDefectState(d *Defect) *defectState {
 	return b
 }
 
-// Break makes the server misbehave from now on, nil makes it serve well again.
-// The channel is closed when a [Stall] has begun.
+// Break makes the server misbehave from now on; nil makes it serve correctly again.
+// The returned channel is closed when a [Stall] has begun.
 func (b *defectState) Break(d *Defect) (stalled <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,7 +102,7 @@ func (b *defectState) Break(d *Defect) (stalled <-chan struct{}) {
 	return b.stalled
 }
 
-// stall notes a stall of a defect, which may not be that of now any more.
+// stall counts a stall, unless its defect has been replaced since.
 func (b *defectState) stall(of chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,7 +115,7 @@ func (b *defectState) stall(of chan struct{}) {
 }
 
 // Stalls returns how many answers stalled since [defectState.Break], and whether
-// the server has a defect that makes them, [Stall].
+// the current defect of the server is a [Stall].
 func (b *defectState) Stalls() (begun int, expected bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,7 +129,7 @@ func (b *defectState) Stalled() <-chan struct{} {
 	return b.stalled
 }
 
-// met returns the defect that applies to a request of a phase, nil for none.
+// met returns the defect that applies to a request of a phase, or nil, and counts the request.
 func (b *defectState) met(phase Phase) *Defect {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,18 +143,18 @@ func (b *defectState) met(phase Phase) *Defect {
 	return d
 }
 
-// A faultyResponse passes an answer on until its defect sets in.
+// A faultyResponse passes an answer through until its defect sets in.
 type faultyResponse struct {
 	http.ResponseWriter
 	of     *defectState
-	ended  <-chan struct{} // the request
-	stall  chan struct{}   // of the defect
+	ended  <-chan struct{} // closed when the request ends
+	stall  chan struct{}   // closed when the first answer with this defect stalls
 	defect Defect
 	sent   int64
 	over   bool
 }
 
-// spoil returns a writer of the answer that has the defect.
+// spoil returns a writer that gives the answer its defect.
 func (b *defectState) spoil(w http.ResponseWriter, r *http.Request, d Defect) http.ResponseWriter {
 	b.mu.Lock()
 	f := &faultyResponse{ResponseWriter: w, of: b, ended: r.Context().Done(), stall: b.stalled, defect: d}
@@ -188,7 +188,8 @@ func (w *faultyResponse) Write(b []byte) (int, error) {
 	return m, err
 }
 
-// misbehave ends the connection, now or with the request, or nothing but the answer.
+// misbehave drops the rest of the answer. Cut also closes the connection, and
+// Stall closes it when the request or the server ends.
 func (w *faultyResponse) misbehave() {
 	w.over = true
 	if w.defect.Do == Stall {
@@ -203,5 +204,5 @@ func (w *faultyResponse) misbehave() {
 	}
 }
 
-// quiet is where servers put what they have to say about clients that misbehave.
+// quiet discards what servers log about clients that misbehave.
 var quiet = log.New(io.Discard, "", 0)

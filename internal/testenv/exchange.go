@@ -14,32 +14,32 @@ import (
 	"time"
 )
 
-// An Exchange is a request as it goes over the wire, and the answer that it is
-// to have.
+// An Exchange is a request as it is sent over the wire, and the answer that is
+// expected.
 type Exchange struct {
 	Name      string
 	Place     string // FILE:LINE
 	Reference bool   // the reference implementation answers the same
 
 	Method, Target string
-	Header         []string // as NAME: VALUE
+	Header         []string // lines of the form NAME: VALUE
 	Body           []byte
 
 	Status  int
-	Headers map[string]string // of the answer; "-" for one that is not there
-	Answer  string            // the body
-	Pattern *regexp.Regexp    // of the body, instead of Answer
+	Headers map[string]string // headers of the answer; "-" means that it has no such header
+	Answer  string            // body of the answer
+	Pattern *regexp.Regexp    // expression that the whole body matches, instead of Answer
 }
 
 // Exchanges reads a file of exchanges:
 //
-//	== NAME               begins one; == NAME (reference) is one that the reference answers the same
+//	== NAME               begins an exchange; == NAME (reference) if the reference implementation answers the same
 //	> METHOD TARGET       the request; more lines with > are its headers
 //	body                  lines up to the answer; = "…" is text in Go's quotes, % N is N spaces, both without a line break
-//	< STATUS              the answer; more lines with < are headers that it has to have
-//	body                  exactly; ~ EXPRESSION is a regular expression for all of it
+//	< STATUS              the answer; more lines with < are headers that it must have
+//	body                  the exact body, or ~ EXPRESSION, a regular expression that matches all of it
 //
-// Lines that begin with # are comments. Empty lines at the end of a body do not count.
+// Lines that begin with # are comments. Empty lines at the end of a body are ignored.
 func Exchanges(file string) ([]Exchange, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -67,7 +67,7 @@ func Exchanges(file string) ([]Exchange, error) {
 	return all, nil
 }
 
-// read takes one line of an exchange.
+// read parses one line of an exchange.
 func (x *Exchange) read(line string) (err error) {
 	request, isRequest := strings.CutPrefix(line, "> ")
 	answer, isAnswer := strings.CutPrefix(line, "< ")
@@ -93,7 +93,7 @@ func (x *Exchange) read(line string) (err error) {
 	return err
 }
 
-// bodyLine returns what a line of a file stands for.
+// bodyLine returns the part of a request body that a line of a file describes.
 func bodyLine(line string) ([]byte, error) {
 	if quoted, is := strings.CutPrefix(line, "= "); is {
 		plain, err := strconv.Unquote(quoted)
@@ -106,8 +106,8 @@ func bodyLine(line string) ([]byte, error) {
 	return []byte(line + "\n"), nil
 }
 
-// Do sends the request to HOST:PORT, over a connection of its own, and returns
-// how the answer differs.
+// Do sends the request to address, HOST:PORT, over a connection of its own. It
+// returns an error if the answer differs from the expected one. Its timeout is a minute.
 func (x *Exchange) Do(address string) error {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -123,7 +123,7 @@ func (x *Exchange) Do(address string) error {
 	for _, line := range x.Header {
 		head.WriteString(line + "\r\n")
 	}
-	go func() { // the answer may come, and the connection end, before all of it is sent
+	go func() { // the server may answer and close the connection before it has read everything
 		io.WriteString(conn, head.String()+"\r\n")
 		conn.Write(x.Body)
 	}()

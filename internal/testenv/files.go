@@ -10,7 +10,7 @@ import (
 	"testing/fstest"
 )
 
-// URL parses a URL that has no mistake.
+// URL parses text, which must be a valid URL.
 func URL(t testing.TB, text string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(text)
@@ -27,7 +27,7 @@ func Files(pairs ...string) fstest.MapFS {
 	return tree
 }
 
-// Contents returns the files of a tree by name.
+// Contents returns the contents of the files of a tree by name.
 func Contents(t testing.TB, tree fs.FS) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -49,7 +49,7 @@ func Contents(t testing.TB, tree fs.FS) map[string]string {
 	return found
 }
 
-// Spools makes temporary files, and knows which of them are open.
+// Spools creates temporary files and tracks whether they are closed.
 type Spools struct {
 	t     testing.TB
 	dir   string
@@ -57,15 +57,15 @@ type Spools struct {
 	files []*os.File
 }
 
-// NewSpools returns a maker of spools in a directory of the test, at whose end
-// all of them must be closed.
+// NewSpools returns a [Spools] that creates files in a temporary directory of the
+// test. All of them must be closed when the test ends.
 func NewSpools(t testing.TB) *Spools {
 	s := &Spools{t: t, dir: t.TempDir()}
 	t.Cleanup(s.Closed)
 	return s
 }
 
-// Create makes a spool.
+// Create creates a temporary file. The caller must close it.
 func (s *Spools) Create() (*os.File, error) {
 	f, err := os.CreateTemp(s.dir, "")
 	s.mu.Lock()
@@ -76,14 +76,14 @@ func (s *Spools) Create() (*os.File, error) {
 	return f, err
 }
 
-// Made returns how many spools were made.
+// Made returns how many files were created.
 func (s *Spools) Made() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.files)
 }
 
-// Closed demands that all spools are closed.
+// Closed fails the test for every file that is open.
 func (s *Spools) Closed() {
 	s.t.Helper()
 	s.mu.Lock()

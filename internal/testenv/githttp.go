@@ -22,16 +22,16 @@ import (
 // TLS that offers all of protocol version 2.
 type HTTP struct {
 	CA     *CA      // serve TLS with a certificate of this authority
-	Names  []string // of the server, besides localhost
-	Mutual bool     // and want client certificates of CA
+	Names  []string // host names besides localhost and 127.0.0.1
+	Mutual bool     // also require client certificates of CA
 
-	Username, Password string                   // want basic authentication
-	Bearer             string                   // want a bearer token
-	Allow              func(*http.Request) bool // decide otherwise
+	Username, Password string                   // require basic authentication
+	Bearer             string                   // require this bearer token
+	Allow              func(*http.Request) bool // decide instead, if set
 
 	V0        bool // speak protocol version 0 only
 	NoFilter  bool // do not offer partial clones
-	NoAnyWant bool // version 0: only tips of refs can be asked for
+	NoAnyWant bool // in version 0, serve only tips of refs
 	NoShallow bool // do not offer shallow fetches
 
 	LFS *LFS // offer Git LFS
@@ -77,7 +77,8 @@ func ServeAll(t testing.TB, c HTTP, repos map[string]*Repo) *Server {
 // Repo returns the URL of the repository that ServeHTTP serves.
 func (s *Server) Repo() string { return s.URL + "/repo.git" }
 
-// Bytes returns how much content went both ways so far.
+// Bytes returns how many bytes of request bodies were received, and how many bytes of successful
+// answers were sent, so far.
 func (s *Server) Bytes() (received, sent int64) { return s.received.Load(), s.bytes.Load() }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
@@ -105,7 +106,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// newRequest returns what is recorded of r.
+// newRequest returns the record of r.
 func newRequest(r *http.Request, phase Phase, body []byte) Request {
 	q := Request{
 		Method: r.Method, Path: r.URL.RequestURI(), Phase: phase, Body: body,
@@ -148,7 +149,7 @@ func (s *Server) allowed(r *http.Request, phase Phase) bool {
 	return authorized(r, want.Username, want.Password)
 }
 
-// authorized reports whether a request has the name and the password of a user, or none are wanted.
+// authorized reports whether a request has this user name and password, or both are "".
 func authorized(r *http.Request, username, password string) bool {
 	user, given, _ := r.BasicAuth()
 	return username == "" && password == "" || same(user, username) && same(given, password)
@@ -156,7 +157,8 @@ func authorized(r *http.Request, username, password string) bool {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// backendFor returns what answers a request of the smart protocol for the repository that r names.
+// backendFor returns the handler of a request of the smart protocol for the
+// repository in the path of r.
 func (s *Server) backendFor(r *http.Request) http.Handler {
 	for path, repo := range s.repos {
 		switch rest, _ := strings.CutPrefix(r.URL.Path, "/"+path+"/"); {
@@ -169,7 +171,8 @@ func (s *Server) backendFor(r *http.Request) http.Handler {
 	return http.NotFoundHandler()
 }
 
-// uploadPack has git upload-pack answer, as git http-backend does, which takes one process more.
+// uploadPack returns a handler that runs git upload-pack as git http-backend does, with
+// one process fewer.
 func (s *Server) uploadPack(repo *Repo, advertise bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		protocol := r.Header.Get("Git-Protocol")
@@ -188,15 +191,16 @@ func (s *Server) uploadPack(repo *Repo, advertise bool) http.HandlerFunc {
 		if err != nil {
 			return
 		}
-		// In version 2 only capabilities and requests with a filter depend on noFilter, and any object may be asked for.
+		// In version 2 only capabilities and requests with a filter depend on noFilter,
+		// and clients may request any object.
 		noFilter := s.config.NoFilter && (advertise || protocol == "" || bytes.Contains(body, []byte("filter ")))
 		env := append(uploadPackConfig(noFilter, s.config.NoAnyWant && protocol == ""), "GIT_PROTOCOL="+protocol)
-		uploadPack(r.Context(), w, repo, advertise, env, body) // upload-pack says itself what is wrong
+		uploadPack(r.Context(), w, repo, advertise, env, body) // upload-pack reports errors itself
 	}
 }
 
-// uploadPack writes what git upload-pack answers to one request. Git is asked
-// once for an answer, as a process costs more than most tests do.
+// uploadPack writes the answer of git upload-pack to one request. It caches answers
+// of up to 1 MiB, because starting git takes longer than most tests do.
 func uploadPack(ctx context.Context, w io.Writer, repo *Repo, advertise bool, env []string, body []byte) {
 	asked := newQuestion(repo, advertise, env, body)
 	if answer, ok := answers.Load(asked); ok {
@@ -222,14 +226,14 @@ func uploadPack(ctx context.Context, w io.Writer, repo *Repo, advertise bool, en
 	}
 }
 
-// answers of git upload-pack by their questions.
+// answers caches the answers of git upload-pack by [question].
 var answers sync.Map
 
-// A question is a digest of all that an answer of git upload-pack depends on.
+// A question is a digest of everything that an answer of git upload-pack depends on.
 type question [sha256.Size]byte
 
-// newQuestion returns the digest of a request to a repository as it is now.
-// Capabilities alone depend on its configuration only.
+// newQuestion returns the digest of a request to a repository in its current state.
+// An advertisement of version 2 depends only on the configuration of the repository.
 func newQuestion(repo *Repo, advertise bool, env []string, body []byte) question {
 	var state []byte
 	if advertise && slices.Contains(env, "GIT_PROTOCOL=version=2") {
@@ -240,7 +244,7 @@ func newQuestion(repo *Repo, advertise bool, env []string, body []byte) question
 	return question(sha256.Sum256(fmt.Appendf(nil, "%v %q %q %q", advertise, env, body, state)))
 }
 
-// uploadPackConfig returns what git upload-pack offers, as git's environment.
+// uploadPackConfig returns environment variables that configure what git upload-pack offers.
 func uploadPackConfig(noFilter, noAnyWant bool) []string {
 	return []string{
 		"GIT_CONFIG_COUNT=2",
@@ -249,7 +253,8 @@ func uploadPackConfig(noFilter, noAnyWant bool) []string {
 	}
 }
 
-// A shallowless writer misspells the capability in an advertisement, which comes in one piece.
+// A shallowless writer misspells the capability shallow in an advertisement, which
+// is written in one call.
 type shallowless struct{ http.ResponseWriter }
 
 func (s shallowless) Write(b []byte) (int, error) {

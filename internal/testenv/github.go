@@ -18,18 +18,18 @@ import (
 
 // GitHub says how [ServeGitHub] serves: one app and its installations.
 type GitHub struct {
-	CA    *CA      // serves TLS
-	Names []string // of the server, besides localhost
+	CA    *CA      // issues the certificate of the server
+	Names []string // host names besides localhost and 127.0.0.1
 
 	App           string // id
 	Key           *rsa.PublicKey
 	Installations map[string]string // orgs/NAME or users/NAME → id
-	Repositories  []string          // that the installations may name
+	Repositories  []string          // repositories that a token may be limited to
 
 	Now func() time.Time // default time.Now
 }
 
-// A GitHubServer is a running API of GitHub, as far as apps need it.
+// A GitHubServer serves the part of the API of GitHub that apps need.
 type GitHubServer struct {
 	fakeServer
 	URL string
@@ -53,7 +53,7 @@ func ServeGitHub(t testing.TB, c GitHub) *GitHubServer {
 	return s
 }
 
-// Requests returns what was asked so far: method, path and body.
+// Requests returns the method, path and body of each request so far, separated by spaces.
 func (s *GitHubServer) Requests() (all []string) {
 	for _, q := range s.fakeServer.Requests() {
 		all = append(all, strings.TrimSpace(q.Method+" "+q.Path+" "+string(q.Body)))
@@ -61,7 +61,7 @@ func (s *GitHubServer) Requests() (all []string) {
 	return all
 }
 
-// Answer makes h answer from now on; nil makes the server serve well again.
+// Answer makes h answer all requests from now on; nil makes the server serve correctly again.
 func (s *GitHubServer) Answer(h http.HandlerFunc) {
 	if h == nil {
 		s.Break(nil)
@@ -70,14 +70,14 @@ func (s *GitHubServer) Answer(h http.HandlerFunc) {
 	s.Break(&Defect{Do: Serve, Handler: func(w http.ResponseWriter, r *http.Request, _ http.Handler) { h(w, r) }})
 }
 
-// Revoke makes all tokens useless that were issued so far.
+// Revoke invalidates all tokens issued so far.
 func (s *GitHubServer) Revoke() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.tokens)
 }
 
-// Allow reports whether r comes with a good token, as [HTTP].Allow wants it.
+// Allow reports whether r has a valid token. It is for use as [HTTP].Allow.
 func (s *GitHubServer) Allow(r *http.Request) bool {
 	user, token, _ := r.BasicAuth()
 	s.mu.Lock()
@@ -151,7 +151,7 @@ func (s *GitHubServer) issue(w http.ResponseWriter, r *http.Request, path string
 	writeJSON(w, http.StatusCreated, map[string]any{"token": token, "expires_at": expires.UTC().Format(time.RFC3339)})
 }
 
-// doubt returns what GitHub says against the JSON web token of r, "" when it accepts it.
+// doubt returns the error message of GitHub for the JSON web token of r, or "" if GitHub accepts it.
 func (s *GitHubServer) doubt(r *http.Request) string {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	var claims jwt.RegisteredClaims

@@ -23,14 +23,14 @@ import (
 
 // SSH says how [ServeSSH] serves.
 type SSH struct {
-	Users     []ssh.PublicKey // keys that may log in, whatever the user name
+	Users     []ssh.PublicKey // keys that may log in, with any user name
 	HostKeys  []string        // types of host keys; default ed25519, ecdsa, rsa
-	NoEnv     bool            // do not accept GIT_PROTOCOL: version 0
-	NoAnyWant bool            // version 0: only tips of refs can be asked for
-	Grant     string          // what git-lfs-authenticate answers; "" when there is no such program
+	NoEnv     bool            // do not accept GIT_PROTOCOL, so that clients get version 0
+	NoAnyWant bool            // in version 0, serve only tips of refs
+	Grant     string          // output of git-lfs-authenticate; "" means that there is no such command
 
 	Run    func(ssh.Channel) uint32 // answers every command in place of git; returns the exit status
-	Refuse string                   // what is refused: "channel" or "command"
+	Refuse string                   // "channel" or "command": refuse every one of them
 	Ignore func()                   // called for each channel, which is then neither accepted nor refused
 
 }
@@ -49,14 +49,15 @@ type SSHServer struct {
 	sessions []Session
 }
 
-// A Session is one command that a client of an [SSHServer] asked for.
+// A Session is one command that a client of an [SSHServer] requested.
 type Session struct {
 	User     string
 	Command  string
 	Protocol string // GIT_PROTOCOL, if accepted
 }
 
-// UserKey returns a new ed25519 key as OpenSSH private key, encrypted when there is a passphrase.
+// UserKey returns a new ed25519 key as an OpenSSH private key, encrypted unless the
+// passphrase is "".
 func UserKey(t testing.TB, passphrase string) (identity []byte, public ssh.PublicKey) {
 	t.Helper()
 	pub, priv, err := ed25519.GenerateKey(rand.Reader)
@@ -103,7 +104,8 @@ func ServeSSH(t testing.TB, c SSH, repos map[string]*Repo) *SSHServer {
 // Repo returns the URL of /repo.git.
 func (s *SSHServer) Repo() string { return "ssh://git@" + s.Addr + "/repo.git" }
 
-// KnownHosts returns a line for each host key, with hashed host names when asked to.
+// KnownHosts returns a known_hosts line for each host key. With hashed, it hashes the
+// host names.
 func (s *SSHServer) KnownHosts(hashed bool) []byte {
 	var out strings.Builder
 	for _, k := range s.HostKeys {
@@ -116,14 +118,14 @@ func (s *SSHServer) KnownHosts(hashed bool) []byte {
 	return []byte(out.String())
 }
 
-// Sessions returns the commands that were asked for so far.
+// Sessions returns the commands that were requested so far.
 func (s *SSHServer) Sessions() []Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.sessions)
 }
 
-// hostKeys are the keys of all servers: RSA keys take time to make.
+// hostKeys are shared by all servers, because generating RSA keys is slow.
 var hostKeys = map[string]func() (any, error){
 	"ed25519": sync.OnceValues(func() (any, error) { _, key, err := ed25519.GenerateKey(rand.Reader); return key, err }),
 	"ecdsa":   sync.OnceValues(func() (any, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }),

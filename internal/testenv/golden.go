@@ -14,11 +14,12 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// Golden runs a subtest for each archive that matches pattern. do gets the
-// files of the archive except those called want.*, and returns what the want.*
-// files have to be, in order; an empty one is not in the archive. A file whose
-// name begins with "../" is read from that path, relative to the package, and do
-// gets it under its base name. With update the archives are written anew instead.
+// Golden runs a subtest for each archive that matches pattern. do receives the
+// files of the archive except those called want.*, and returns the want.* files with
+// the content that they must have, in order; the archive omits empty ones. A file
+// whose name begins with "../" is read from that path, relative to the package, and
+// do receives it under its base name. With update, Golden rewrites the archives
+// instead of comparing.
 func Golden(t *testing.T, pattern string, update bool, do func(t *testing.T, input []txtar.File) []txtar.File) {
 	t.Helper()
 	archives, err := filepath.Glob(pattern)
@@ -56,7 +57,7 @@ func Golden(t *testing.T, pattern string, update bool, do func(t *testing.T, inp
 	}
 }
 
-// load reads the files of an archive that are elsewhere.
+// load returns files with those whose names begin with "../" read from that path.
 func load(t *testing.T, files []txtar.File) []txtar.File {
 	files = slices.Clone(files)
 	for i, f := range files {
@@ -69,7 +70,7 @@ func load(t *testing.T, files []txtar.File) []txtar.File {
 	return files
 }
 
-// Must ends a test that cannot go on after an error.
+// Must ends the test if err is not nil.
 func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -77,8 +78,8 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// Equal reports a value that is not the wanted one; an empty list or map is like
-// none. About says of what: a value, or a format and its arguments.
+// Equal fails the test if got differs from want; an empty slice or map equals a nil
+// one. The failure message begins with about: a value, or a format and its arguments.
 func Equal[T any](t testing.TB, got, want T, about ...any) {
 	t.Helper()
 	verb := "%+v"
@@ -100,8 +101,8 @@ func Equal[T any](t testing.TB, got, want T, about ...any) {
 	}
 }
 
-// ErrorIs reports an error that is not the wanted one. About says of what, as
-// in [Equal].
+// ErrorIs fails the test unless [errors.Is] reports true for err and want. about is
+// as in [Equal].
 func ErrorIs(t testing.TB, err, want error, about ...any) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -109,8 +110,8 @@ func ErrorIs(t testing.TB, err, want error, about ...any) {
 	}
 }
 
-// ErrorSays reports an error that is missing, or that lacks a text. About says
-// of what, as in [Equal].
+// ErrorSays fails the test if err is nil or its text does not contain want. about is
+// as in [Equal].
 func ErrorSays(t testing.TB, err error, want string, about ...any) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), want) {
@@ -118,7 +119,7 @@ func ErrorSays(t testing.TB, err error, want string, about ...any) {
 	}
 }
 
-// label says what a value or an error is of.
+// label returns the beginning of a failure message.
 func label(about []any) string {
 	switch len(about) {
 	case 0:

@@ -10,20 +10,20 @@ import (
 	"sync"
 )
 
-// The phases of Git LFS, for a [Server] with [HTTP].LFS.
+// The phases of requests for Git LFS to a [Server] with [HTTP].LFS.
 const (
-	LFSBatch  Phase = "lfs batch"  // objects are asked for
-	LFSObject Phase = "lfs object" // one is downloaded
+	LFSBatch  Phase = "lfs batch"  // request for links to objects
+	LFSObject Phase = "lfs object" // all others, such as the download of an object
 )
 
 // An LFS is a store of Git LFS objects that a [Server] offers below each of its
 // repositories, by the batch API and basic transfers. The zero value is empty
-// and wants the credentials that the server wants.
+// and requires the credentials of the server.
 type LFS struct {
-	// Token, if set, is the Authorization that is wanted instead, as
-	// git-lfs-authenticate hands it out.
+	// Token, if set, is the Authorization header that is required instead, as
+	// git-lfs-authenticate returns it.
 	Token string
-	// Edit changes what the answer says about an object.
+	// Edit, if set, changes the answer of the batch API for each object.
 	Edit func(o *LFSAnswer)
 	// Extra is sent after the content of every object.
 	Extra string
@@ -32,7 +32,7 @@ type LFS struct {
 	objects map[string][]byte
 }
 
-// An LFSAnswer is what a batch answer says about one object.
+// An LFSAnswer is the part of a batch answer about one object.
 type LFSAnswer struct {
 	OID           string               `json:"oid"`
 	Size          int                  `json:"size"`
@@ -68,7 +68,7 @@ func (l *LFS) Add(content string) (pointer string) {
 	return LFSPointer(oid, len(content))
 }
 
-// LFSPointer writes a pointer.
+// LFSPointer returns the text of a pointer.
 func LFSPointer(oid string, size int) string {
 	return fmt.Sprintf("version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %d\n", oid, size)
 }
@@ -134,11 +134,11 @@ func (l *LFS) batch(w http.ResponseWriter, r *http.Request, at string, body []by
 	json.NewEncoder(w).Encode(map[string]any{"transfer": "basic", "objects": q.Objects})
 }
 
-// link says in o how an object is moved: by action, if that is possible and called for.
+// link adds action to o, or an error if there is no object of that size to download.
 func (l *LFS) link(o *LFSAnswer, operation string, action LFSAction) {
 	content, ok := l.object(o.OID)
 	switch {
-	case operation == "upload" && ok: // nothing is to be done
+	case operation == "upload" && ok: // the object is there already
 	case operation == "download" && len(content) != o.Size, operation == "download" && !ok:
 		o.Error = &LFSError{http.StatusNotFound, "Object does not exist"}
 	default:

@@ -11,22 +11,23 @@ import (
 	"sync"
 )
 
-// An NGrinder is a server of load tests that answers like nGrinder: before 3.5
-// with Old, since then without. Its fields are set before the first request.
+// An NGrinder answers like the load test server nGrinder, as versions before 3.5
+// do if Old is set. Set its fields before the first request.
 type NGrinder struct {
 	Path           string // context path, as /ngrinder
 	User, Password string
-	States         []string // of a test, one for each question; the last one stays
+	States         []string // states of a test, one for each status request; the last one is repeated
 	Old            bool
-	GetOnly        bool // a clone is started with GET alone
+	GetOnly        bool // clone_and_start accepts only GET
 
 	mu      sync.Mutex
-	started []int64 // tests that were cloned; they are numbered 1001, 1002 …
+	started []int64 // ids of the cloned tests; their clones are 1001, 1002 …
 	asked   int
 	stopped []int64
 }
 
-// Cloned returns the tests that were cloned, Stopped those that were stopped.
+// Cloned returns the ids of the tests that were cloned, Stopped those of the clones that
+// were stopped.
 func (n *NGrinder) Cloned() []int64  { n.mu.Lock(); defer n.mu.Unlock(); return n.started }
 func (n *NGrinder) Stopped() []int64 { n.mu.Lock(); defer n.mu.Unlock(); return n.stopped }
 
@@ -98,12 +99,12 @@ func (n *NGrinder) status(w http.ResponseWriter, id int64) {
 	writeJSON(w, http.StatusOK, map[string]any{"id": id, "status": map[string]any{"name": state, "category": state}, "message": ""})
 }
 
-// A Concord is a server of processes that answers like Concord. Its fields are
-// set before the first request.
+// A Concord answers like the workflow server Concord. Set its fields before the
+// first request.
 type Concord struct {
-	Path   string   // of its base URL
-	Key    string   // of the API
-	States []string // of a process, one for each question; the last one stays
+	Path   string   // path of its base URL
+	Key    string   // API key
+	States []string // states of a process, one for each status request; the last one is repeated
 
 	mu        sync.Mutex
 	forms     [][][2]string
@@ -111,8 +112,8 @@ type Concord struct {
 	cancelled []string
 }
 
-// Forms returns what processes were started with, in the order of the fields;
-// Cancelled the processes that were cancelled.
+// Forms returns the names and values of the form fields that each process was
+// started with, in order. Cancelled returns the ids of the cancelled processes.
 func (c *Concord) Forms() [][][2]string { c.mu.Lock(); defer c.mu.Unlock(); return c.forms }
 func (c *Concord) Cancelled() []string  { c.mu.Lock(); defer c.mu.Unlock(); return c.cancelled }
 

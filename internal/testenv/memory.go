@@ -5,16 +5,16 @@ import (
 	"testing"
 )
 
-// Main runs the tests of a package as [InMemory] says. It is what TestMain calls.
+// Main runs the tests of a package with temporary files in memory, see [InMemory].
+// TestMain calls it.
 func Main(m *testing.M) {
 	defer InMemory()()
 	m.Run()
 }
 
-// InMemory makes the directory of temporary files one in memory until the function that
-// it returns is called: on a disk, small files that are synchronized take a third of the
-// time of a test. It does nothing where TMPDIR is set, or where no file system in memory
-// has 2 GiB left and lets programs be executed.
+// InMemory sets TMPDIR to a directory in memory until end is called: on a disk,
+// synchronizing small files takes a third of the time of a test. It does nothing if TMPDIR
+// is set, or unless a file system in memory has 2 GiB free and allows executing programs.
 func InMemory() (end func()) {
 	if os.Getenv("TMPDIR") != "" || !roomInMemory() {
 		return func() {}
@@ -23,7 +23,7 @@ func InMemory() (end func()) {
 	if err != nil {
 		return func() {}
 	}
-	os.Chmod(dir, 0o711) // as below /tmp, tests open to other users what they may use
+	os.Chmod(dir, 0o711) // other users may enter, as with /tmp: tests set the permissions of their files
 	os.Setenv("TMPDIR", dir)
 	return func() {
 		os.Unsetenv("TMPDIR")
@@ -31,5 +31,5 @@ func InMemory() (end func()) {
 	}
 }
 
-// memory is where Linux has its file system in memory.
+// memory is the directory of the in-memory file system of Linux.
 const memory = "/dev/shm"

@@ -14,15 +14,16 @@ import (
 	"github.com/headgate-io/headgate/internal/transport"
 )
 
-// NamesVariable is the variable of names for commands that tests run, as
-// NAME=ADDRESS NAME=ADDRESS.
+// NamesVariable is the environment variable that gives names addresses in commands
+// that tests run, as NAME=ADDRESS NAME=ADDRESS.
 const NamesVariable = "HEADGATE_TEST_NAMES"
 
-// network is the network that package transport sees in tests: all addresses in
-// it but 127.0.0.1 are of this machine, whose servers answer at each, on their port.
+// network is the network that package transport sees in tests. Every address but
+// 127.0.0.1 leads to this machine: a server on loopback is reachable at all of them,
+// on its port.
 var network struct {
 	sync.Mutex
-	answers map[string][][]netip.Addr // of the next look-ups of a name, the last for all that follow
+	answers map[string][][]netip.Addr // results of the next lookups of a name; the last one is repeated
 }
 
 func init() {
@@ -34,9 +35,9 @@ func init() {
 	transport.Dial, transport.LookupNetIP = dial, lookup
 }
 
-// Resolve gives a name addresses until the test ends: answers are those of one
-// look-up after the other, each with spaces between, and the last is that of all
-// that follow. An empty one is a failure.
+// Resolve gives a name addresses until the test ends. Each of answers is the result
+// of one lookup, addresses separated by spaces, and the last one is repeated. An
+// empty answer makes the lookup fail.
 func Resolve(t testing.TB, name string, answers ...string) {
 	var all [][]netip.Addr
 	for _, answer := range answers {
@@ -56,7 +57,8 @@ func Resolve(t testing.TB, name string, answers ...string) {
 	})
 }
 
-// known returns the addresses of a host, nil for one of the real network.
+// known returns the addresses of a host: none if its lookup is to fail, nil if the host
+// belongs to the real network. Each call uses up one answer for the name.
 func known(host string) []netip.Addr {
 	if ip, err := netip.ParseAddr(host); err == nil && ip.String() != "127.0.0.1" {
 		return []netip.Addr{ip}
@@ -83,7 +85,7 @@ func lookup(ctx context.Context, family, host string) ([]netip.Addr, error) {
 	return net.DefaultResolver.LookupNetIP(ctx, family, host)
 }
 
-// dial connects as d does, one address after the other.
+// dial connects as d does, and tries one address after the other.
 func dial(d *net.Dialer, ctx context.Context, family, addr string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
 	all := known(host)
@@ -108,7 +110,7 @@ func dial(d *net.Dialer, ctx context.Context, family, addr string) (net.Conn, er
 	return nil, first
 }
 
-// A remoteAddrConn claims to be connected to an address that this machine lacks.
+// A remoteAddrConn claims to be connected to an address that this machine does not have.
 type remoteAddrConn struct {
 	net.Conn
 	at net.Addr
@@ -116,13 +118,14 @@ type remoteAddrConn struct {
 
 func (e *remoteAddrConn) RemoteAddr() net.Addr { return e.at }
 
-// A PrivateHost is a host that a server at a public address must not lead to.
+// A PrivateHost is a host to which a server at a public address must not send clients.
 type PrivateHost struct {
 	Host     string // as in a URL
-	Metadata bool   // of a metadata service, which nothing opens
+	Metadata bool   // it is a metadata service, which no setting allows
 }
 
-// PrivateHosts returns hosts of all sorts, by address and by name.
+// PrivateHosts returns private hosts of all kinds, by address and by name. The names
+// resolve until the test ends.
 func PrivateHosts(t testing.TB) []PrivateHost {
 	for name, address := range map[string]string{
 		"loopback.example": "127.0.0.1", "2130706433": "127.0.0.1", "link.example": "169.254.9.9", "site.example": "10.0.0.7", "shared.example": "100.64.0.7",
@@ -142,9 +145,9 @@ func PrivateHosts(t testing.TB) []PrivateHost {
 	}
 }
 
-// Listen has serve answer each connection to an address of this machine, for
-// servers that speak no protocol or break one, and closes it then. It returns
-// the address.
+// Listen returns a loopback address and calls serve for each connection to it, until
+// the test ends. It closes the connection when serve returns. It is for servers that
+// speak no protocol or break one.
 func Listen(t testing.TB, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -165,10 +168,10 @@ func Listen(t testing.TB, serve func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// A clock is that of a server.
+// A clock is the clock of a server.
 type clock struct{ ahead atomic.Int64 }
 
-// Shift sets the clock of the server ahead of that of the machine.
+// Shift sets the clock of the server ahead of that of the machine by d.
 func (c *clock) Shift(d time.Duration) { c.ahead.Store(int64(d)) }
 
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }

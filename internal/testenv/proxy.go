@@ -20,9 +20,9 @@ import (
 type Proxy struct {
 	Scheme             string // http (default), https or socks5
 	CA                 *CA    // for https
-	Username, Password string // wanted, unless both are empty
+	Username, Password string // required, unless both are empty
 
-	// Hosts gives names (host:port) that only the proxy can resolve the address they stand for.
+	// Hosts maps names (host:port) that only the proxy can resolve to their addresses.
 	Hosts map[string]string
 }
 
@@ -56,7 +56,7 @@ func ServeProxy(t testing.TB, c Proxy) *ProxyServer {
 		h.Config.ErrorLog = quiet
 		if c.Scheme == "https" {
 			h.TLS = c.CA.ServerConfig(false)
-			h.TLS.ClientAuth = tls.RequestClientCert // it asks for a certificate, and counts the clients that send one
+			h.TLS.ClientAuth = tls.RequestClientCert // serve counts the requests that have a certificate
 			h.StartTLS()
 		} else {
 			h.Start()
@@ -77,15 +77,15 @@ func ServeProxy(t testing.TB, c Proxy) *ProxyServer {
 	return p
 }
 
-// Certificates returns how many requests came with a client certificate for the proxy.
+// Certificates returns how many requests had a client certificate for the proxy.
 func (p *ProxyServer) Certificates() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.certs
 }
 
-// Seen returns what passed so far: "CONNECT host:port", "GET http://…",
-// "SOCKS host:port", or "refused" for each client without the right credentials.
+// Seen returns the requests so far: "CONNECT host:port", "GET http://…",
+// "SOCKS host:port", or "refused" for a request without the right credentials.
 func (p *ProxyServer) Seen() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +98,7 @@ func (p *ProxyServer) note(what string) {
 	p.seen = append(p.seen, what)
 }
 
-// track ends conn with the test; it reports false when the test has ended.
+// track makes the end of the test close conn. It reports false if the test has ended already.
 func (p *ProxyServer) track(conn net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +143,7 @@ func (p *ProxyServer) tunnel(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	io.WriteString(near, "HTTP/1.1 200 Connection established\r\n\r\n")
-	p.join(near, far) // a client says nothing before it is answered
+	p.join(near, far) // nothing is buffered: clients send nothing before this answer
 }
 
 func (p *ProxyServer) dial(addr string) (net.Conn, error) {
@@ -207,7 +207,7 @@ func (p *ProxyServer) acceptSOCKS(l net.Listener) {
 	}
 }
 
-// greetSOCKS does the handshake and returns the address that the client asks for.
+// greetSOCKS does the handshake and returns the address that the client requests.
 func (p *ProxyServer) greetSOCKS(conn net.Conn) (addr string, err error) {
 	read := func(n byte) []byte {
 		b := make([]byte, n)

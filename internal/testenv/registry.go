@@ -20,7 +20,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// The phases of a conversation with a [Registry].
+// The phases of requests to a [Registry].
 const (
 	Ping          Phase = "ping" // /v2/
 	HeadManifest  Phase = "head manifest"
@@ -38,15 +38,15 @@ const (
 // registry without TLS that has the referrers API.
 type RegistryConfig struct {
 	CA     *CA      // serve TLS with a certificate of this authority
-	Names  []string // of the server, besides localhost and 127.0.0.1
-	Mutual bool     // and want client certificates of CA
+	Names  []string // host names besides localhost and 127.0.0.1
+	Mutual bool     // also require client certificates of CA
 
-	Username, Password string                   // want basic authentication
-	Bearer             *Bearer                  // want bearer tokens
-	Allow              func(*http.Request) bool // decide otherwise
+	Username, Password string                   // require basic authentication
+	Bearer             *Bearer                  // require bearer tokens
+	Allow              func(*http.Request) bool // decide instead, if set
 
-	NoReferrers bool // have no referrers API, so that a tag stands in for it
-	PageSize    int  // tags on one page at most; 0: all of them
+	NoReferrers bool // have no referrers API, but the referrers tag
+	PageSize    int  // maximum number of tags per page; 0 means all of them
 
 	Defect *Defect
 }
@@ -60,7 +60,7 @@ type Registry struct {
 	inner   http.Handler
 	mu      sync.Mutex
 	planted map[string]plant
-	tokens  map[string]int // how often each was used
+	tokens  map[string]int // how often each token was used
 }
 
 // StartRegistry runs a registry until the test ends.
@@ -95,7 +95,7 @@ func (g *Registry) serve(w http.ResponseWriter, r *http.Request) {
 	g.respond(w, r, phase, func(w http.ResponseWriter, r *http.Request) { g.answer(w, r, phase) })
 }
 
-// answer serves one request well.
+// answer serves one request correctly.
 func (g *Registry) answer(w http.ResponseWriter, r *http.Request, phase Phase) {
 	if g.servePlanted(w, r) {
 		return
@@ -119,8 +119,8 @@ func (g *Registry) answer(w http.ResponseWriter, r *http.Request, phase Phase) {
 // ask returns the answer of the inner registry.
 func (g *Registry) ask(r *http.Request) *httptest.ResponseRecorder { return recorded(g.inner, r) }
 
-// registryPhases tell what a request is for by a part of its path, and its
-// method where that matters. The first that fits counts.
+// registryPhases maps requests to phases by a part of the path and, unless it is "",
+// the method. The first match decides.
 var registryPhases = []struct {
 	part, method string
 	phase        Phase
@@ -145,12 +145,12 @@ func registryPhase(r *http.Request) Phase {
 	return Ping
 }
 
-// swells is the [Swell] of a registry.
+// swells serves the defect [Swell] of a registry.
 func swells(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
 	d.swell(w, recorded(next, r), []byte(`{"schemaVersion":2,"annotations":{"a":"`))
 }
 
-// refuseOCI answers as a registry refuses.
+// refuseOCI answers with an error in the format of a registry.
 func refuseOCI(w http.ResponseWriter, _ *http.Request, status int, message string) {
 	code := cmp.Or(map[int]string{http.StatusUnauthorized: "UNAUTHORIZED"}[status], "UNKNOWN")
 	writeJSON(w, status, map[string]any{"errors": []any{map[string]string{"code": code, "message": message}}})
@@ -166,7 +166,7 @@ func (g *Registry) listTags(w http.ResponseWriter, r *http.Request) {
 	}
 	query.Del("n")
 	if size > 0 {
-		query.Set("n", strconv.Itoa(size+1)) // one more tells that there is a next page
+		query.Set("n", strconv.Itoa(size+1)) // one more shows whether there is a next page
 	}
 	inner := r.Clone(r.Context())
 	inner.URL.RawQuery = query.Encode()
@@ -187,8 +187,8 @@ func (g *Registry) listTags(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, list)
 }
 
-// listReferrers adds what the inner registry leaves out: the artifact type of
-// manifests that state one. It does not filter, as registries may.
+// listReferrers adds the artifact types of manifests, which the inner registry
+// leaves out. It ignores the filter of the request, as registries may.
 func (g *Registry) listReferrers(w http.ResponseWriter, r *http.Request) {
 	if g.config.NoReferrers {
 		http.NotFound(w, r)
@@ -197,7 +197,7 @@ func (g *Registry) listReferrers(w http.ResponseWriter, r *http.Request) {
 	var list ocispec.Index
 	rec := g.ask(r)
 	if rec.Code != http.StatusOK || json.Unmarshal(rec.Body.Bytes(), &list) != nil {
-		list.SchemaVersion, list.MediaType = 2, ocispec.MediaTypeImageIndex // nothing refers to what does not exist
+		list.SchemaVersion, list.MediaType = 2, ocispec.MediaTypeImageIndex // a manifest that does not exist has no referrers
 	}
 	repo, _, _ := strings.Cut(r.URL.Path, "/referrers/")
 	for i := range list.Manifests {
@@ -216,7 +216,8 @@ func (g *Registry) listReferrers(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, list)
 }
 
-// putManifest stores a manifest and says whether its subject was understood.
+// putManifest stores a manifest. It sets OCI-Subject if the manifest has a subject and the registry
+// has the referrers API.
 func (g *Registry) putManifest(w http.ResponseWriter, r *http.Request) {
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -231,7 +232,7 @@ func (g *Registry) putManifest(w http.ResponseWriter, r *http.Request) {
 	replay(w, rec)
 }
 
-// stored returns the media type and content of the manifest at a path, "" when there is none.
+// stored returns the media type and content of the manifest at a path, "" and nil if there is none.
 func (g *Registry) stored(path string) (mediaType string, content []byte) {
 	rec := g.ask(httptest.NewRequest(http.MethodGet, path, nil))
 	if rec.Code != http.StatusOK {
@@ -240,29 +241,29 @@ func (g *Registry) stored(path string) (mediaType string, content []byte) {
 	return rec.Header().Get("Content-Type"), rec.Body.Bytes()
 }
 
-// Bearer says how a [Registry] uses bearer tokens. The zero value gives them
-// for the user name and password of the [RegistryConfig] alone.
+// Bearer says how a [Registry] uses bearer tokens. With the zero value it issues
+// them only for the user name and password of the [RegistryConfig].
 type Bearer struct {
-	// Realm is where clients are sent for tokens; "" is the registry itself,
-	// which gives them at [Registry.TokenURL]. Tokens of every registry of the
-	// process are good at every other.
+	// Realm is the URL from which clients request tokens; "" means
+	// [Registry.TokenURL]. All registries of the process accept each other's
+	// tokens.
 	Realm   string
-	Service string // "" is "testenv"
+	Service string // "" means "testenv"
 
-	Anonymous     bool   // tokens for pulling are given to everybody
-	IdentityToken string // the refresh token that a token is given for, besides Username and Password
-	Uses          int    // how many requests a token is good for; 0: any number
+	Anonymous     bool   // issue tokens for pulling to clients without credentials
+	IdentityToken string // refresh token that is accepted besides Username and Password
+	Uses          int    // number of requests that a token is valid for; 0 means any number
 }
 
 const tokenPath = "/token"
 
-// tokenKey marks the tokens of this process.
+// tokenKey begins all tokens that this process issues.
 var tokenKey = rand.Text()
 
 // TokenURL returns the realm of the registry's own issuer.
 func (g *Registry) TokenURL() string { return g.Base + tokenPath }
 
-// Tokens returns the bearer tokens that were used so far.
+// Tokens returns the bearer tokens that were used so far, sorted.
 func (g *Registry) Tokens() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -274,7 +275,7 @@ func (g *Registry) Tokens() []string {
 	return all
 }
 
-// allowed reports whether a request comes with the credentials wanted.
+// allowed reports whether a request has the required credentials.
 func (g *Registry) allowed(r *http.Request, phase Phase) bool {
 	switch c := g.config; {
 	case c.Allow != nil:
@@ -286,7 +287,8 @@ func (g *Registry) allowed(r *http.Request, phase Phase) bool {
 	}
 }
 
-// admits reports whether the token in a header is good for a request.
+// admits reports whether the token in an Authorization header is valid for a request,
+// and counts its use.
 func (g *Registry) admits(header string, r *http.Request, phase Phase) bool {
 	token, ok := strings.CutPrefix(header, "Bearer ")
 	key, rest, _ := strings.Cut(token, ".")
@@ -339,7 +341,7 @@ func (g *Registry) challenge(w http.ResponseWriter, r *http.Request, phase Phase
 	refuseOCI(w, r, http.StatusUnauthorized, "authentication required")
 }
 
-// issue gives a token, by GET with basic authentication or by POST of a form.
+// issue answers a request for a token, by GET with basic authentication or by POST of a form.
 func (g *Registry) issue(w http.ResponseWriter, r *http.Request) {
 	b := g.config.Bearer
 	if b == nil {
@@ -362,7 +364,7 @@ func (g *Registry) issue(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"token": token, "access_token": token, "expires_in": 300})
 }
 
-// grants reports whether a request for a token comes with credentials.
+// grants reports whether a request for a token has valid credentials.
 func (g *Registry) grants(r *http.Request) bool {
 	if r.Method == http.MethodGet {
 		return g.config.Username != "" && authorized(r, g.config.Username, g.config.Password)

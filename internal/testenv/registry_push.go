@@ -28,7 +28,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// A Blob is content that a manifest names: a layer or a config.
+// A Blob is content to which a manifest refers: a layer or a config.
 type Blob struct {
 	MediaType   string
 	Data        []byte
@@ -40,30 +40,31 @@ func (b Blob) Descriptor() ocispec.Descriptor {
 	return ocispec.Descriptor{MediaType: b.MediaType, Digest: digest.FromBytes(b.Data), Size: int64(len(b.Data)), Annotations: b.Annotations}
 }
 
-// A Manifest is what [Registry.Push] makes a manifest of.
+// A Manifest describes a manifest for [Registry.Push] to store.
 type Manifest struct {
-	MediaType    string // "" is that of an OCI image manifest
+	MediaType    string // "" means that of an OCI image manifest
 	ArtifactType string
-	Config       *Blob // nil is the empty JSON object
+	Config       *Blob // nil means the empty JSON object
 	Layers       []Blob
 	Annotations  map[string]string
 	Subject      *ocispec.Descriptor
 }
 
-// An Index is what [Registry.PushIndex] makes an index of.
+// An Index describes an index for [Registry.PushIndex] to store.
 type Index struct {
-	MediaType    string // "" is that of an OCI image index
+	MediaType    string // "" means that of an OCI image index
 	ArtifactType string
 	Manifests    []ocispec.Descriptor
 	Annotations  map[string]string
 	Subject      *ocispec.Descriptor
 }
 
-// empty is the config of a manifest that has none.
+// empty is the config of a [Manifest] whose Config is nil.
 var empty = Blob{MediaType: ocispec.MediaTypeEmptyJSON, Data: []byte("{}")}
 
 // Push stores a manifest with its blobs in a repository and, unless tag is "",
-// tags it. It is not a request: it needs no credentials, and meets no defect.
+// tags it. It makes no request to the server: it needs no credentials, and defects
+// do not affect it.
 func (g *Registry) Push(repo, tag string, m Manifest) ocispec.Descriptor {
 	g.t.Helper()
 	config := m.Config
@@ -86,7 +87,7 @@ func (g *Registry) Push(repo, tag string, m Manifest) ocispec.Descriptor {
 	return g.PushRaw(repo, tag, out.MediaType, g.json(out))
 }
 
-// PushIndex is [Registry.Push] of an index, whose manifests are in the repository already.
+// PushIndex is [Registry.Push] for an index of manifests that are in the repository already.
 func (g *Registry) PushIndex(repo, tag string, x Index) ocispec.Descriptor {
 	g.t.Helper()
 	out := ocispec.Index{
@@ -99,8 +100,8 @@ func (g *Registry) PushIndex(repo, tag string, x Index) ocispec.Descriptor {
 	return g.PushRaw(repo, tag, out.MediaType, g.json(out))
 }
 
-// PushRaw stores the text of a manifest or index, which need not be one. In a
-// registry without the referrers API the tag of its subject gets it too.
+// PushRaw stores text as a manifest or index, even if it is not a valid one. In a
+// registry without the referrers API it also updates the referrers tag of the subject.
 func (g *Registry) PushRaw(repo, tag, mediaType string, text []byte) ocispec.Descriptor {
 	g.t.Helper()
 	d := ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(text), Size: int64(len(text))}
@@ -115,7 +116,7 @@ func (g *Registry) PushRaw(repo, tag, mediaType string, text []byte) ocispec.Des
 	return d
 }
 
-// refer adds d to the index of the tag that stands in for the referrers of m.Subject.
+// refer adds d to the index under the referrers tag of m.Subject.
 func (g *Registry) refer(repo string, m ocispec.Manifest, d ocispec.Descriptor) {
 	g.t.Helper()
 	tag := strings.ReplaceAll(m.Subject.Digest.String(), ":", "-")
@@ -132,7 +133,7 @@ func (g *Registry) refer(repo string, m ocispec.Manifest, d ocispec.Descriptor) 
 	}
 }
 
-// PushBlob stores a blob that no manifest names.
+// PushBlob stores a blob without a manifest.
 func (g *Registry) PushBlob(repo string, b Blob) ocispec.Descriptor {
 	g.t.Helper()
 	d := b.Descriptor()
@@ -140,13 +141,13 @@ func (g *Registry) PushBlob(repo string, b Blob) ocispec.Descriptor {
 	return d
 }
 
-// Manifest returns the text of the manifest that a tag or digest names, nil when there is none.
+// Manifest returns the text of the manifest with a tag or digest, or nil if there is none.
 func (g *Registry) Manifest(repo, reference string) []byte {
 	_, text := g.stored("/v2/" + repo + "/manifests/" + reference)
 	return text
 }
 
-// Untag removes a tag or the manifest of a digest.
+// Untag removes a tag, or the manifest with a digest.
 func (g *Registry) Untag(repo, reference string) {
 	g.t.Helper()
 	g.put("/v2/"+repo+"/manifests/"+reference, http.MethodDelete, "", nil)
@@ -168,15 +169,15 @@ func (g *Registry) json(v any) []byte {
 	return text
 }
 
-// A plant is content that is served for what it is not.
+// A plant is content that is served under a reference that may not match it.
 type plant struct {
 	mediaType string
 	content   []byte
 	digest    string
 }
 
-// Plant serves content, whatever its digest, for a reference of a repository:
-// the tag or digest of a manifest, or with blob the digest of a blob.
+// Plant makes the registry serve content, whatever its digest, for a reference of a
+// repository: the tag or digest of a manifest or, if blob is true, the digest of a blob.
 func (g *Registry) Plant(repo, reference string, blob bool, mediaType string, content []byte) {
 	kind, claim := "manifests", digest.FromBytes(content).String()
 	if blob {
@@ -190,7 +191,7 @@ func (g *Registry) Plant(repo, reference string, blob bool, mediaType string, co
 	g.planted[fmt.Sprintf("/v2/%s/%s/%s", repo, kind, reference)] = plant{mediaType, content, claim}
 }
 
-// servePlanted answers with what was planted, if anything was.
+// servePlanted answers with planted content, and reports whether there is any.
 func (g *Registry) servePlanted(w http.ResponseWriter, r *http.Request) bool {
 	g.mu.Lock()
 	p, ok := g.planted[r.URL.Path]
@@ -202,7 +203,7 @@ func (g *Registry) servePlanted(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("Content-Type", p.mediaType)
 	h.Set("Content-Length", strconv.Itoa(len(p.content)))
 	h.Set("Docker-Content-Digest", p.digest)
-	w.Write(p.content) // net/http drops it in answer to HEAD
+	w.Write(p.content) // net/http drops it in an answer to HEAD
 	return true
 }
 
@@ -227,7 +228,7 @@ func TarPlain(t testing.TB, tree fstest.MapFS) Blob {
 
 // An Entry is one entry of a tar archive.
 type Entry struct {
-	tar.Header        // Size 0 and Data: as long as Data
+	tar.Header        // Size 0 means the length of Data
 	Data       []byte // may be shorter than Size says
 }
 
@@ -245,8 +246,8 @@ func Entries(tree fstest.MapFS) []Entry {
 	return list
 }
 
-// Tar returns a tar archive, well formed or not: data that is shorter than its
-// header says is where the archive ends.
+// Tar returns a tar archive. If the Data of an entry is shorter than its Size, the
+// archive is truncated after that Data.
 func Tar(t testing.TB, entries ...Entry) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -287,14 +288,14 @@ func Zstd(t testing.TB, data []byte) []byte {
 	return w.EncodeAll(data, nil)
 }
 
-// A Cosign signs as cosign does with a key, in the older of its two forms: a
-// layer with a payload that names the digest, under a tag made of it.
+// A Cosign signs as cosign does with a key, in the older of its two formats: a
+// layer whose payload contains the digest, under a tag derived from the digest.
 type Cosign struct {
 	t   testing.TB
 	key *ecdsa.PrivateKey
 }
 
-// NewCosign returns a signer whose key is made of seed, and always the same.
+// NewCosign returns a signer whose key is always the same for the same seed.
 func NewCosign(t testing.TB, seed byte) *Cosign {
 	t.Helper()
 	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), bytes.Repeat([]byte{seed}, 32))
@@ -310,7 +311,7 @@ func (c *Cosign) Public() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }
 
-// Sign publishes a signature of claimed as that of subject.
+// Sign publishes a signature of the digest claimed as the signature of subject.
 func (c *Cosign) Sign(g *Registry, repo string, subject ocispec.Descriptor, claimed digest.Digest) {
 	c.t.Helper()
 	payload := []byte(`{"critical":{"identity":{"docker-reference":""},"image":{"docker-manifest-digest":"` + claimed.String() +
@@ -324,7 +325,7 @@ func (c *Cosign) Sign(g *Registry, repo string, subject ocispec.Descriptor, clai
 	}}})
 }
 
-// SignatureTag is where the signature of subject is found.
+// SignatureTag returns the tag of the signature of subject.
 func SignatureTag(subject ocispec.Descriptor) string {
 	return strings.Replace(subject.Digest.String(), ":", "-", 1) + ".sig"
 }

@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-// Epoch is when the first commit of every repository is made; each further one is a minute later.
+// Epoch is the time of the first commit of every repository; each further one is a minute later.
 var Epoch = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // A Repo is a bare Git repository on disk.
@@ -42,8 +42,8 @@ func NewRepo(t testing.TB) *Repo {
 	return NewRepoIn(t, "sha1")
 }
 
-// NewRepoIn is [NewRepo] in an object format, sha1 or sha256. Repositories, and
-// objects in them, are written without git, which takes its time.
+// NewRepoIn is [NewRepo] in an object format, sha1 or sha256. Repositories and their
+// objects are written without running git, which would be slow.
 func NewRepoIn(t testing.TB, format string) *Repo {
 	t.Helper()
 	r := &Repo{Dir: filepath.Join(t.TempDir(), "repo.git"), t: t, env: GitEnv(t), sha256: format == "sha256"}
@@ -59,7 +59,8 @@ func NewRepoIn(t testing.TB, format string) *Repo {
 	return r
 }
 
-// write writes a file of the repository, whole for git, which may be reading refs: it passes over the name before.
+// write writes a file of the repository atomically, because git may be reading refs.
+// Git ignores the .lock file.
 func (r *Repo) write(name, content string) {
 	r.t.Helper()
 	name = filepath.Join(r.Dir, filepath.FromSlash(name))
@@ -137,7 +138,7 @@ func (r *Repo) has(ref string) bool {
 // (Data is the target) and gitlinks keep their kind; empty folders do not exist in Git.
 func (r *Repo) Tree(files fstest.MapFS) string {
 	r.t.Helper()
-	entries, folders := map[string]string{}, map[string]fstest.MapFS{} // entries by the names that they are sorted by
+	entries, folders := map[string]string{}, map[string]fstest.MapFS{} // entries by the name that git sorts them by
 	for name, f := range files {
 		if f.Mode.IsDir() {
 			continue
@@ -193,7 +194,7 @@ func (r *Repo) Object(kind string, raw []byte) string {
 		w.Reset(&packed)
 		w.Write(whole)
 		w.Close()
-		name = filepath.Join(r.Dir, name) // which nothing reads before a ref leads to it
+		name = filepath.Join(r.Dir, name) // written in place: nothing reads it before a ref leads to it
 		err := os.WriteFile(name, packed.Bytes(), 0o644)
 		if errors.Is(err, fs.ErrNotExist) {
 			Must(r.t, os.MkdirAll(filepath.Dir(name), 0o755))
@@ -204,13 +205,13 @@ func (r *Repo) Object(kind string, raw []byte) string {
 	return id
 }
 
-// state returns a digest of what the repository holds: its objects, whose names
-// tell what they hold, and the content of all other files.
+// state returns a digest of the repository: the names of its object files, which
+// identify their content, and the names and content of all other files.
 func (r *Repo) state() []byte {
 	sum := sha256.New()
 	files := os.DirFS(r.Dir)
 	fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() { // a file that is gone by now was one that git passes over
+		if err == nil && !d.IsDir() { // a file that has vanished is one that git ignores
 			fmt.Fprintf(sum, "%q ", name)
 			if !strings.HasPrefix(name, "objects/") {
 				content, _ := fs.ReadFile(files, name)
@@ -222,7 +223,7 @@ func (r *Repo) state() []byte {
 	return sum.Sum(nil)
 }
 
-// deflaters are kept, because to make one costs more than what it writes here.
+// deflaters are reused, because creating one costs more than compressing an object.
 var deflaters = sync.Pool{New: func() any {
 	w, _ := zlib.NewWriterLevel(nil, zlib.BestSpeed)
 	return w
@@ -250,7 +251,7 @@ func (r *Repo) ID(rev string) string {
 	if fullID.MatchString(rev) {
 		return rev
 	}
-	for _, folder := range []string{"", "refs/tags", "refs/heads"} { // without git, which takes its time
+	for _, folder := range []string{"", "refs/tags", "refs/heads"} { // running git would be slow
 		if text, err := os.ReadFile(filepath.Join(r.Dir, folder, filepath.FromSlash(rev))); err == nil && fullID.Match(bytes.TrimSpace(text)) {
 			return strings.TrimSpace(string(text))
 		}
@@ -263,13 +264,13 @@ var fullID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 // Git runs git in the repository and returns its output without the final line break.
 func (r *Repo) Git(args ...string) string { r.t.Helper(); return r.run(nil, args...) }
 
-// GitInput is [Repo.Git] with something on standard input.
+// GitInput is [Repo.Git] with stdin as the standard input.
 func (r *Repo) GitInput(stdin string, args ...string) string {
 	r.t.Helper()
 	return r.run(strings.NewReader(stdin), args...)
 }
 
-// date returns a time as git writes it; the zero time stands for the next tick.
+// date returns a time as git writes it. The zero time stands for a minute after the previous one.
 func (r *Repo) date(at time.Time) string {
 	if at.IsZero() {
 		at = Epoch.Add(time.Duration(r.ticks) * time.Minute)
@@ -294,7 +295,7 @@ func (r *Repo) run(in io.Reader, args ...string) string {
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// Raw returns the content of an object of a kind, which git did not pack.
+// Raw returns the content of a loose object, which must be of the given kind.
 func (r *Repo) Raw(kind, rev string) []byte {
 	r.t.Helper()
 	is, content := r.object(r.ID(rev))
@@ -304,7 +305,7 @@ func (r *Repo) Raw(kind, rev string) []byte {
 	return content
 }
 
-// object returns an object that git did not pack.
+// object returns a loose object.
 func (r *Repo) object(id string) (kind string, content []byte) {
 	r.t.Helper()
 	packed, err := os.ReadFile(filepath.Join(r.Dir, "objects", id[:2], id[2:]))

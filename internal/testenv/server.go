@@ -15,25 +15,25 @@ import (
 	"testing"
 )
 
-// A fakeServer is what all servers have in common: a place on loopback, what was
-// asked there so far, and a defect.
+// A fakeServer is the common part of the HTTP servers: it listens on loopback, records
+// requests, and has a defect.
 type fakeServer struct {
 	*defectState
-	Host string // 127.0.0.1:PORT, an endpoint
+	Host string // 127.0.0.1:PORT
 	Base string // http://HOST or https://HOST
 
-	bytes    atomic.Int64 // of content
-	received atomic.Int64 // of requests
+	bytes    atomic.Int64 // of content sent
+	received atomic.Int64 // bytes of request bodies
 
 	refuse func(w http.ResponseWriter, r *http.Request, status int, message string)
-	odd    func(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) // defects of its own: Endless, Loop and Swell
+	odd    func(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) // serves the defects Endless, Loop and Swell
 
 	mu       sync.Mutex
 	requests []*Request
 }
 
-// listen serves at an unused port until the test ends: with TLS unless c is nil,
-// and then with HTTP/2 too if that is wanted.
+// listen serves on an unused port until the test ends. It uses TLS unless c is nil,
+// and then offers HTTP/2 if http2 is true.
 func (k *fakeServer) listen(t testing.TB, serve http.HandlerFunc, c *tls.Config, http2 bool) {
 	t.Helper()
 	h := httptest.NewUnstartedServer(serve)
@@ -52,8 +52,8 @@ func (k *fakeServer) listen(t testing.TB, serve http.HandlerFunc, c *tls.Config,
 	})
 }
 
-// secured returns the settings of a server as [CA.ServerConfig] does, nil
-// without an authority.
+// secured returns the TLS configuration of [CA.ServerConfig], or nil without an
+// authority.
 func secured(ca *CA, mutual bool, names []string) *tls.Config {
 	if ca == nil {
 		return nil
@@ -61,8 +61,8 @@ func secured(ca *CA, mutual bool, names []string) *tls.Config {
 	return ca.ServerConfig(mutual, names...)
 }
 
-// Requests returns what was asked so far, refused requests included. Bodies
-// are recorded of requests for tokens and temporary keys at most.
+// Requests returns the requests so far, including refused ones. Registries record
+// bodies only of requests for tokens, and chart repositories record none.
 func (k *fakeServer) Requests() []Request {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -73,8 +73,8 @@ func (k *fakeServer) Requests() []Request {
 	return all
 }
 
-// Count returns how many requests of the phases there were so far, refused ones
-// included; without phases, of all.
+// Count returns how many requests of the phases there were so far, including refused
+// ones. Without phases it counts all requests.
 func (k *fakeServer) Count(phases ...Phase) (n int) {
 	for _, q := range k.Requests() {
 		if len(phases) == 0 || slices.Contains(phases, q.Phase) {
@@ -87,7 +87,7 @@ func (k *fakeServer) Count(phases ...Phase) (n int) {
 // ContentBytes returns how many bytes of objects or blobs were served so far.
 func (k *fakeServer) ContentBytes() int64 { return k.bytes.Load() }
 
-// Reset forgets requests and bytes.
+// Reset forgets the recorded requests and byte counts.
 func (k *fakeServer) Reset() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -97,7 +97,7 @@ func (k *fakeServer) Reset() {
 }
 
 // note records a request, and returns a writer of its answer that records the
-// status and, where content is asked for, counts the bytes.
+// status and, if content is true, counts the bytes of a successful answer.
 func (k *fakeServer) note(w http.ResponseWriter, r *http.Request, phase Phase, body []byte, content bool) http.ResponseWriter {
 	q := newRequest(r, phase, body)
 	k.received.Add(int64(len(body)))
@@ -129,23 +129,23 @@ func (w *notingWriter) status(code int) int {
 
 func (w *notingWriter) Write(b []byte) (int, error) {
 	if w.status(http.StatusOK) < http.StatusBadRequest && w.content {
-		w.fakeServer.bytes.Add(int64(len(b))) // before a client can have them
+		w.fakeServer.bytes.Add(int64(len(b))) // counted before a client can receive them
 	}
 	return w.ResponseWriter.Write(b)
 }
 
-// Unwrap is what [http.ResponseController] looks for.
+// Unwrap returns the underlying writer for [http.ResponseController].
 func (w *notingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// bodyOf returns the body of a request, of 1 MiB at most, and leaves it to be
-// read once more.
+// bodyOf returns the body of a request, at most 1 MiB, and replaces it by a copy so
+// that it can be read again.
 func bodyOf(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return body, err
 }
 
-// respond answers a request of a phase: by next, unless the defect applies to it.
+// respond answers a request of a phase with next, unless the defect applies to it.
 func (k *fakeServer) respond(w http.ResponseWriter, r *http.Request, phase Phase, next http.HandlerFunc) {
 	met := k.met(phase)
 	if met == nil {
@@ -154,7 +154,7 @@ func (k *fakeServer) respond(w http.ResponseWriter, r *http.Request, phase Phase
 	}
 	d := *met
 	if r.Method == http.MethodHead {
-		d.After = -1 // there is no body that anything could happen in
+		d.After = -1 // there is no body in which the defect could set in
 	}
 	switch d.Do {
 	case Serve:
@@ -173,7 +173,7 @@ func (k *fakeServer) respond(w http.ResponseWriter, r *http.Request, phase Phase
 	}
 }
 
-// unsized hides how long an answer was to be.
+// unsized removes the Content-Length from an answer.
 type unsized struct{ http.ResponseWriter }
 
 func (w *unsized) WriteHeader(code int) {
@@ -190,7 +190,7 @@ func (d *Defect) answer(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, d.Body)
 }
 
-// credentialsOf returns the credentials of a request, as they came and decoded.
+// credentialsOf returns the credentials of a request, as received and decoded.
 func credentialsOf(r *http.Request) []string {
 	said := []string{r.Header.Get("Authorization"), r.Header.Get("X-Amz-Security-Token")}
 	if r.URL.Query().Has("sig") {
@@ -209,21 +209,21 @@ func credentialsOf(r *http.Request) []string {
 	return said
 }
 
-// replay answers with what another server answered.
+// replay writes a recorded answer.
 func replay(w http.ResponseWriter, rec *httptest.ResponseRecorder) {
 	maps.Copy(w.Header(), rec.Header())
 	w.WriteHeader(rec.Code)
 	w.Write(rec.Body.Bytes())
 }
 
-// recorded returns the answer of a handler.
+// recorded returns the answer of h to r.
 func recorded(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, r)
 	return rec
 }
 
-// swell answers with the beginning of a document, and d.After bytes more.
+// swell answers with the status and header of rec, then begin, then d.After more bytes.
 func (d *Defect) swell(w http.ResponseWriter, rec *httptest.ResponseRecorder, begin []byte) {
 	maps.Copy(w.Header(), rec.Header())
 	w.Header().Del("Content-Length")

@@ -21,45 +21,45 @@ import (
 	"time"
 )
 
-// The phases of a conversation with a [Store], beside [GetToken].
+// The phases of requests to a [Store], besides [GetToken].
 const (
 	ListObjects   Phase = "list objects" // one page of a listing
 	GetObject     Phase = "get object"
-	AssumeRole    Phase = "assume role"    // temporary keys of S3
+	AssumeRole    Phase = "assume role"    // issue temporary keys of S3
 	FindAuthority Phase = "find authority" // OpenID Connect Discovery, Azure
 )
 
 // StoreConfig says how an object store serves. The zero value is a server
-// without TLS that everybody may read.
+// without TLS that requires no credentials.
 type StoreConfig struct {
 	CA     *CA      // serve TLS with a certificate of this authority
-	Names  []string // of the server, besides localhost and 127.0.0.1; buckets of S3 are served as BUCKET.NAME too
-	Mutual bool     // and want client certificates of CA
+	Names  []string // host names besides localhost and 127.0.0.1; S3 buckets are also served as BUCKET.NAME
+	Mutual bool     // also require client certificates of CA
 
-	Anonymous bool   // serve clients without credentials, although some are wanted
-	Token     string // want this bearer token (GCS, Azure)
+	Anonymous bool   // also serve clients without credentials
+	Token     string // require this bearer token (GCS, Azure)
 
-	PageSize int // objects on one page at most; 0 is 1000
+	PageSize int // maximum number of objects per page; 0 means 1000
 
 	// S3
-	Region                     string // "" is us-east-1
-	AccessKey, SecretKey       string // want signatures (AWS4-HMAC-SHA256)
-	SessionToken               string // that goes with the keys
-	LDAPUsername, LDAPPassword string // give temporary keys for them
+	Region                     string // "" means us-east-1
+	AccessKey, SecretKey       string // require signatures (AWS4-HMAC-SHA256)
+	SessionToken               string // session token of the keys
+	LDAPUsername, LDAPPassword string // issue temporary keys for them
 	WebIdentityToken           string // and for this
 
 	// Google
-	ServiceAccount string // give tokens for the key of the service account of this e-mail address, see [Store.Key], and want one
-	Empty          bool   // precede each page by an empty one, as may be
+	ServiceAccount string // require tokens, issued for the key of the service account with this e-mail address, see [Store.Key]
+	Empty          bool   // send an empty page before each page, as the API allows
 
 	// Azure
-	Account        string // "" is acme
-	Key            string // base64: want requests that are signed with it (SharedKey)
-	SAS            string // want requests with this query; its sp and se are obeyed
-	Tenant, Client string // issue tokens, which are wanted then, to an application
-	Secret         string // with this secret,
-	Certificate    []byte // or with the key of this certificate, PEM
-	Hierarchical   bool   // list directories
+	Account        string // "" means acme
+	Key            string // base64: require requests signed with it (SharedKey)
+	SAS            string // require this query; its sp and se are enforced
+	Tenant, Client string // require tokens, issued to this application
+	Secret         string // for this secret,
+	Certificate    []byte // or for the key of this certificate, PEM
+	Hierarchical   bool   // list directories too
 
 	Defect *Defect
 }
@@ -67,9 +67,9 @@ type StoreConfig struct {
 // A Store is a running object store. It holds objects in memory, and verifies
 // signatures and tokens. Its token service or authority is at [Store.Base].
 //
-// Of the defects it knows all: [Loop] gives pages without objects and with one
-// page token, [Endless] pages of new objects without end, and [Swell] a page,
-// or a content, that does not end.
+// It supports all defects: [Loop] serves empty pages that all have the same page
+// token, [Endless] serves pages of new objects without end, and [Swell] serves a
+// page or content that does not end.
 type Store struct {
 	fakeServer
 	clock
@@ -80,19 +80,19 @@ type Store struct {
 
 	mu      sync.Mutex
 	buckets map[string]*StoreBucket
-	issued  map[string]*session // by access key, or token
-	proofs  []string            // signatures and assertions that came
+	issued  map[string]*session // by access key or token
+	proofs  []string            // received signatures and assertions
 }
 
-// A dialect is what the stores of one maker do by themselves.
+// A dialect implements the protocol of one vendor.
 type dialect struct {
 	route  func(s *Store, r *http.Request) (phase Phase, bucket, key string)
-	verify func(s *Store, r *http.Request, body []byte, phase Phase) *refusal // nil when the request is served
+	verify func(s *Store, r *http.Request, body []byte, phase Phase) *refusal // nil to serve the request
 	other  func(s *Store, w http.ResponseWriter, r *http.Request, phase Phase)
 	page   func(s *Store, w http.ResponseWriter, r *http.Request, p storePage)
 	header func(h http.Header, o StoredObject)
 	refuse func(w http.ResponseWriter, r *http.Request, e *refusal)
-	codes  map[int]string // what refusals of objects and pages are called, by status
+	codes  map[int]string // error codes by status; -404 is for a missing bucket, if it differs
 }
 
 // A session is a credential that was issued.
@@ -101,12 +101,12 @@ type session struct {
 	expires       time.Time
 }
 
-// A refusal is how a store refuses.
+// A refusal is an error answer of a store.
 type refusal struct {
 	status        int
 	code, message string
-	region        string // of S3
-	detail        string // more, for error texts
+	region        string // the right region (S3)
+	detail        string // further text of the error
 }
 
 func (d dialect) start(t testing.TB, c StoreConfig, http2 bool) *Store {
@@ -160,7 +160,8 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 	s.respond(w, r, phase, well)
 }
 
-// issue returns a new credential, by its id.
+// issue returns a new credential that is valid for an hour. It stores it by id, or by
+// its token if id is "".
 func (s *Store) issue(id string) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +173,8 @@ func (s *Store) issue(id string) *session {
 	return k
 }
 
-// use reports whether what was issued as id is good.
+// use returns the credential issued as id, whether there is one, and whether it is
+// still valid.
 func (s *Store) use(id string) (k *session, known, good bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,14 +182,14 @@ func (s *Store) use(id string) (k *session, known, good bool) {
 	return k, k != nil, k != nil && s.now().Before(k.expires)
 }
 
-// proved notes what no client may show.
+// proved records a signature or assertion, which clients must not disclose, for [Store.Issued].
 func (s *Store) proved(proof string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.proofs = append(s.proofs, proof)
 }
 
-// Expire ends all that was issued so far.
+// Expire makes all credentials that were issued so far expire.
 func (s *Store) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,8 +198,8 @@ func (s *Store) Expire() {
 	}
 }
 
-// Issued returns what no client may show: secrets and tokens that were issued
-// so far, and the signatures and assertions that came.
+// Issued returns everything that clients must not disclose: the secrets and tokens
+// issued so far, and the signatures and assertions received so far.
 func (s *Store) Issued() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,15 +219,15 @@ type StoreBucket struct {
 
 	mu      sync.Mutex
 	objects map[string]StoredObject
-	listed  []string // keys as they are listed, nil when that is to be found out
-	last    int64    // generation
+	listed  []string // sorted keys of the listing, nil if they have to be computed
+	last    int64    // last generation
 }
 
 // A StoredObject is an object of a [StoreBucket].
 type StoredObject struct {
 	Content  string
 	Encoding string            // Content-Encoding
-	Tier     string            // "" is Hot
+	Tier     string            // "" means Hot
 	Metadata map[string]string // by name
 
 	etag                 string // without quotes
@@ -233,7 +235,7 @@ type StoredObject struct {
 	since                time.Time
 }
 
-// Bucket returns the bucket of a name, a new one when there is none.
+// Bucket returns the bucket with a name. It creates the bucket if there is none.
 func (s *Store) Bucket(name string) *StoreBucket {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +252,7 @@ func (b *StoreBucket) Put(key, content string) (etag string) {
 	return b.PutObject(key, StoredObject{Content: content})
 }
 
-// PutObject is Put of an object with properties.
+// PutObject is [StoreBucket.Put] for an object with properties.
 func (b *StoreBucket) PutObject(key string, o StoredObject) (etag string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -284,7 +286,8 @@ func (b *StoreBucket) Remove(keys ...string) {
 	b.listed = nil
 }
 
-// Replace makes contents, by key, all that the bucket holds, at once. What is the same stays as it is.
+// Replace makes contents, by key, the whole content of the bucket in one step. It does not touch
+// objects whose content stays the same.
 func (b *StoreBucket) Replace(contents map[string]string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -297,7 +300,7 @@ func (b *StoreBucket) Replace(contents map[string]string) {
 	b.listed = nil
 }
 
-// Contents returns what the bucket holds, by key.
+// Contents returns the content of all objects of the bucket, by key.
 func (b *StoreBucket) Contents() map[string]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -342,7 +345,7 @@ func (b *StoreBucket) list(w http.ResponseWriter, r *http.Request) {
 
 func pageToken(after string) string { return base64.RawURLEncoding.EncodeToString([]byte(after)) }
 
-// fill puts the objects behind the key after on a page.
+// fill adds the objects that follow the key after to a page.
 func (b *StoreBucket) fill(p *storePage, after string) {
 	if b.listed == nil {
 		b.listed = b.names()
@@ -361,7 +364,7 @@ func (b *StoreBucket) fill(p *storePage, after string) {
 	}
 }
 
-// names returns what is listed, in order; directories come with their names.
+// names returns the keys of the listing in order, including directories if the store lists them.
 func (b *StoreBucket) names() []string {
 	names := map[string]bool{}
 	for name := range b.objects {
@@ -405,7 +408,7 @@ func (b *StoreBucket) give(w http.ResponseWriter, r *http.Request, key string) {
 	maps.Copy(w.Header(), h)
 	if o.Encoding != "" {
 		if h.Get("X-Goog-Generation") != "" && !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-			fmt.Fprint(w, "decompressed") // whatever is stored
+			fmt.Fprint(w, "decompressed") // stands for the decompressed content
 			return
 		}
 		w.Header().Set("Content-Encoding", o.Encoding)
@@ -420,8 +423,8 @@ func (b *StoreBucket) give(w http.ResponseWriter, r *http.Request, key string) {
 	w.Write([]byte(o.Content[from:to]))
 }
 
-// byteRange returns the part of size bytes that a header bytes=N- asks for, all
-// without one; not ok when there are no such bytes.
+// byteRange returns the part of size bytes that a header bytes=N- asks for, or all
+// of them without such a header. ok is false if the part would be empty.
 func byteRange(header string, size int) (from, to int, ok bool) {
 	text, ok := strings.CutPrefix(header, "bytes=")
 	if !ok {
@@ -431,7 +434,7 @@ func byteRange(header string, size int) (from, to int, ok bool) {
 	return from, size, from < size
 }
 
-// Failure returns a defect that answers as the store refuses.
+// failure returns a defect that answers with an error in the format of the store.
 func (d dialect) failure(status int, code, message string) *Defect {
 	rec := httptest.NewRecorder()
 	d.refuse(rec, httptest.NewRequest(http.MethodGet, "/", nil), &refusal{status: status, code: code, message: message})
@@ -439,7 +442,7 @@ func (d dialect) failure(status int, code, message string) *Defect {
 	return &Defect{Do: Answer, Status: status, Header: rec.Header(), Body: rec.Body.String()}
 }
 
-// Without returns a defect by which a server ignores headers of requests.
+// Without returns a defect that makes a server ignore these request headers.
 func Without(headers ...string) *Defect {
 	return &Defect{Do: Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		for _, name := range headers {
@@ -449,7 +452,7 @@ func Without(headers ...string) *Defect {
 	}}
 }
 
-// With returns a defect by which a header of answers has another value, or none when that is "".
+// With returns a defect that sets a header of answers, or removes it if value is "".
 func With(header, value string) *Defect {
 	return &Defect{Do: Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		rec := recorded(next, r)
@@ -463,7 +466,8 @@ func With(header, value string) *Defect {
 	}}
 }
 
-// misbehave answers with pages without end, or with more than is right; what is added to a page is before its end.
+// misbehave serves the defects [Loop], [Endless] and [Swell]. Swell adds to the
+// document before its end, so that the document is never complete.
 func (s *Store) misbehave(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
 	if d.Do == Swell {
 		rec := recorded(next, r)
@@ -496,11 +500,11 @@ func writeXML(w http.ResponseWriter, status int, v any) {
 	w.Write(append([]byte(xml.Header), text...))
 }
 
-// writeJSON answers with a document, of type application/json unless the header says so already.
+// writeJSON answers with body as JSON. It sets Content-Type to application/json unless it is set.
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	text, err := json.Marshal(body)
 	if err != nil {
-		panic(err) // of things that can be written
+		panic(err) // callers pass only values that can be encoded
 	}
 	w.Header().Set("Content-Type", cmp.Or(w.Header().Get("Content-Type"), "application/json"))
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))

@@ -16,9 +16,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// StartAzblob runs a storage account that speaks the protocol of Azure Blob
-// Storage, List Blobs and Get Blob, and the authority that issues tokens for it,
-// until the test ends.
+// StartAzblob runs a storage account that serves List Blobs and Get Blob of Azure
+// Blob Storage, and the authority that issues tokens for it, until the test ends.
 func StartAzblob(t testing.TB, c StoreConfig) *Store {
 	if c.Account == "" {
 		c.Account = "acme"
@@ -28,7 +27,7 @@ func StartAzblob(t testing.TB, c StoreConfig) *Store {
 	return s
 }
 
-// AzureFailure returns a defect that answers as Azure Storage refuses.
+// AzureFailure returns a defect that answers with an error in the format of Azure Storage.
 func AzureFailure(status int, code, message string) *Defect {
 	return azureDialect.failure(status, code, message)
 }
@@ -45,7 +44,7 @@ func routeAzure(s *Store, r *http.Request) (phase Phase, container, blob string)
 		return GetToken, "", ""
 	case first == s.config.Tenant || first == "common":
 		return FindAuthority, "", ""
-	default: // the account is in the name of the host
+	default: // the account is part of the host name
 		rest = path
 	}
 	if container, blob, _ = strings.Cut(rest, "/"); blob != "" {
@@ -54,7 +53,7 @@ func routeAzure(s *Store, r *http.Request) (phase Phase, container, blob string)
 	return ListObjects, container, ""
 }
 
-// etagAzure is one that another blob of the same name and content never has.
+// etagAzure returns an ETag that changes with every upload, even if name and content stay the same.
 func etagAzure(o StoredObject) string { return fmt.Sprintf("0x8D%013X", o.generation) }
 
 func headerAzure(h http.Header, o StoredObject) {
@@ -101,7 +100,7 @@ func pageAzure(s *Store, w http.ResponseWriter, r *http.Request, p storePage) {
 	}{Container: p.bucket, Prefix: p.prefix, NextMarker: p.next}
 	for i, o := range p.objects {
 		b := blob{name{false, p.names[i]}, properties{Etag: etagAzure(o), Size: len(o.Content), BlobType: "BlockBlob"}, metadata{o.Metadata["hdi_isfolder"]}}
-		if strings.ContainsFunc(p.names[i], func(r rune) bool { return r < ' ' || r == 0xfffe || r == 0xffff }) { // which XML could not hold
+		if strings.ContainsFunc(p.names[i], func(r rune) bool { return r < ' ' || r == 0xfffe || r == 0xffff }) { // XML cannot represent these characters
 			b.Name = name{true, strings.ReplaceAll(url.QueryEscape(p.names[i]), "+", "%20")}
 		}
 		if s.config.Hierarchical && o.generation == 0 {
@@ -150,7 +149,7 @@ func (s *Store) verifyKey(r *http.Request, given string) *refusal {
 	lines := []string{r.Method}
 	for _, name := range []string{"Content-Encoding", "Content-Language", "Content-Length", "Content-Md5", "Content-Type", "Date",
 		"If-Modified-Since", "If-Match", "If-None-Match", "If-Unmodified-Since", "Range"} {
-		lines = append(lines, r.Header.Get(name)) // without a body Content-Length is empty, and X-Ms-Date stands for Date
+		lines = append(lines, r.Header.Get(name)) // Content-Length is empty without a body; X-Ms-Date replaces Date
 	}
 	var headers, parameters []string
 	for name, values := range r.Header {
@@ -173,7 +172,8 @@ func (s *Store) verifyKey(r *http.Request, given string) *refusal {
 	return nil
 }
 
-// verifySAS checks that the query has all of the shared access signature, and what that permits.
+// verifySAS checks that the query contains the whole shared access signature, and that it
+// has not expired and permits the request.
 func (s *Store) verifySAS(query url.Values, phase Phase) *refusal {
 	want, _ := url.ParseQuery(s.config.SAS)
 	for name := range want {

@@ -20,16 +20,16 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// StartGCS runs an object store that speaks the JSON API of Google Cloud
-// Storage, objects.list and objects.get with alt=media, and gives tokens for
-// keys of service accounts, until the test ends.
+// StartGCS runs an object store that serves objects.list, and objects.get with
+// alt=media, of the JSON API of Google Cloud Storage, and issues tokens for keys of
+// service accounts, until the test ends.
 func StartGCS(t testing.TB, c StoreConfig) *Store {
 	s := gcsDialect.start(t, c, true)
 	s.URL = s.Host
 	return s
 }
 
-// GCSFailure returns a defect that answers as Google Cloud Storage refuses.
+// GCSFailure returns a defect that answers with an error in the format of Google Cloud Storage.
 func GCSFailure(status int, code, message string) *Defect {
 	return gcsDialect.failure(status, code, message)
 }
@@ -37,7 +37,7 @@ func GCSFailure(status int, code, message string) *Defect {
 var gcsDialect = dialect{route: routeGCS, verify: verifyGCS, other: exchangeKey, page: pageGCS, header: headerGCS, refuse: refuseGCS,
 	codes: map[int]string{404: "notFound", 412: "conditionNotMet", 416: "requestedRangeNotSatisfiable"}}
 
-// routeGCS: the bucket and the key are one part of the path each, in which a slash is encoded.
+// routeGCS expects the bucket and the key as one path segment each, in which slashes are encoded.
 func routeGCS(_ *Store, r *http.Request) (phase Phase, bucket, key string) {
 	parts := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/storage/v1/b/"), "/")
 	for i := range parts {
@@ -52,7 +52,7 @@ func routeGCS(_ *Store, r *http.Request) (phase Phase, bucket, key string) {
 	return ListObjects, parts[0], ""
 }
 
-// etagGCS is made of both generations, as fields 1 and 2 of a protocol buffer.
+// etagGCS returns the generation and the revision in base64, as fields 1 and 2 of a protocol buffer.
 func etagGCS(o StoredObject) string {
 	tag := binary.AppendUvarint([]byte{0x08}, uint64(o.generation))
 	return base64.StdEncoding.EncodeToString(binary.AppendUvarint(append(tag, 0x10), uint64(o.revision)))
@@ -70,7 +70,7 @@ func headerGCS(h http.Header, o StoredObject) {
 	}
 }
 
-// refuseGCS answers with a text where content was asked for.
+// refuseGCS answers with an error: plain text if the request was for content, else JSON.
 func refuseGCS(w http.ResponseWriter, r *http.Request, e *refusal) {
 	switch {
 	case r.URL.Path == tokenPath:
@@ -114,25 +114,25 @@ func verifyGCS(s *Store, r *http.Request, _ []byte, _ Phase) *refusal {
 	return &refusal{status: 401, code: "authError", message: "Invalid Credentials"}
 }
 
-// robotKey is the key of all service accounts.
+// robotKey returns the key that all service accounts share.
 var robotKey = sync.OnceValue(func() *rsa.PrivateKey {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
-		panic(err) // of the machine
+		panic(err) // cannot happen with crypto/rand
 	}
 	return key
 })
 
 const robotKeyID = "0123456789abcdef"
 
-// TokenURL is where tokens are given for keys of service accounts.
+// TokenURL returns the URL that issues tokens for keys of service accounts.
 func (s *Store) TokenURL() string { return s.Base + tokenPath }
 
 // Key returns the JSON key of the service account.
 func (s *Store) Key() []byte {
 	der, err := x509.MarshalPKCS8PrivateKey(robotKey())
 	if err != nil {
-		panic(err) // the key is RSA
+		panic(err) // RSA keys can always be encoded
 	}
 	text, _ := json.Marshal(map[string]string{
 		"type": "service_account", "private_key_id": robotKeyID, "private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
@@ -141,10 +141,10 @@ func (s *Store) Key() []byte {
 	return text
 }
 
-// exchangeKey gives a token for an assertion (RFC 7523).
+// exchangeKey issues a token for an assertion (RFC 7523).
 func exchangeKey(s *Store, w http.ResponseWriter, r *http.Request, _ Phase) {
 	proof := r.PostFormValue("assertion")
-	if proof != "" { // a request that was given up has none
+	if proof != "" { // a canceled request has none
 		s.proved(proof)
 	}
 	claims := jwt.MapClaims{}

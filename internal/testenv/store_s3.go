@@ -16,9 +16,9 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// StartS3 runs an object store that speaks the protocol of S3, ListObjectsV2 and
-// GetObject, path style and virtual-host style, and AssumeRoleWithLDAPIdentity
-// and AssumeRoleWithWebIdentity of its token service, until the test ends.
+// StartS3 runs an object store that serves ListObjectsV2 and GetObject of S3, in path
+// style and virtual-host style, and AssumeRoleWithLDAPIdentity and
+// AssumeRoleWithWebIdentity of its token service, until the test ends.
 func StartS3(t testing.TB, c StoreConfig) *Store {
 	if c.Region == "" {
 		c.Region = "us-east-1"
@@ -28,7 +28,7 @@ func StartS3(t testing.TB, c StoreConfig) *Store {
 	return s
 }
 
-// S3Failure returns a defect that answers as S3 refuses.
+// S3Failure returns a defect that answers with an error in the format of S3.
 func S3Failure(status int, code, message string) *Defect {
 	return s3Dialect.failure(status, code, message)
 }
@@ -93,7 +93,8 @@ func pageS3(_ *Store, w http.ResponseWriter, r *http.Request, p storePage) {
 		IsTruncated: p.next != "", NextContinuationToken: p.next, Contents: objects})
 }
 
-// verifyS3 compares a signature (AWS4-HMAC-SHA256) with the one of another implementation than the clients'.
+// verifyS3 checks a signature (AWS4-HMAC-SHA256) with an implementation other than that of
+// the clients.
 func verifyS3(s *Store, r *http.Request, _ []byte, _ Phase) *refusal {
 	c, header := s.config, r.Header.Get("Authorization")
 	if header == "" && (c.Anonymous || c.AccessKey+c.LDAPUsername+c.WebIdentityToken == "") {
@@ -147,7 +148,7 @@ func hexSHA256(text string) string {
 
 const stsSpace = "https://sts.amazonaws.com/doc/2011-06-15/"
 
-// assumeRole gives temporary keys for a password or a token.
+// assumeRole issues temporary keys for a password or a token.
 func assumeRole(s *Store, w http.ResponseWriter, r *http.Request, _ Phase) {
 	action, c, known := r.FormValue("Action"), s.config, false
 	switch action {

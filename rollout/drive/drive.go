@@ -1,8 +1,8 @@
-// Package drive runs the rollout of a canary: it connects the analysis with
-// what divides the traffic, with metrics, webhooks and receivers of alerts, and
-// keeps its status in a file, so that a rollout goes on where it was after its
-// process has ended, in whatever way. Beside the file stands what a person asks
-// of the rollout, until its owner has taken that up: see [Ask].
+// Package drive runs the rollout of a canary: it connects the analysis with the
+// traffic, metrics, webhooks and receivers of alerts, and saves its status to a
+// file. After the process has ended for any reason, another one can resume the
+// rollout. A request of a user is stored beside the file until the owner of the
+// file has accepted it: see [Ask].
 package drive
 
 import (
@@ -20,38 +20,38 @@ import (
 	"github.com/headgate-io/headgate/rollout/traffic"
 )
 
-// Options say what is rolled out, and how. Canary, File, Querier, Caller and
-// View are required.
+// Options configure a rollout. Canary, File, Querier, Caller and View are required.
 type Options struct {
 	Canary    *rollout.Canary
 	File      *File
-	Revision  string                               // what is rolled out, unless an action tells it
+	Revision  string                               // to roll out, unless an action returns it
 	Actions   map[traffic.Operation]traffic.Action // of the traffic and the target
 	Timeout   time.Duration                        // of one action
 	Proxy     *Proxy                               // divides the traffic; nil for none
 	Querier   *metric.Querier
 	Providers []*notify.Provider // of alerts
 	Caller    *rollout.Caller
-	EventURL  string // is told all events when the canary has no webhook of type event
+	EventURL  string // receives all events if the canary has no webhook of type event
 	Cluster   string // shown in alerts
 
-	Interval time.Duration    // between two steps; 0 for that of the canary
-	Again    bool             // roll out a revision whose rollout has ended, once more
+	Interval time.Duration    // between two steps; 0 for the interval of the canary
+	Again    bool             // roll out again a revision whose rollout has ended
 	Once     bool             // do one step, if it is due
-	Request  *rollout.Request // is taken up at the first step
+	Request  *rollout.Request // for the first step; nil for none
 
 	View View
 }
 
-// A View is told what happens, one call at a time but for Warn.
+// A View displays a rollout. Calls are sequential, except that Warn may be called
+// concurrently.
 type View interface {
 	rollout.Sink
 	Show(rollout.Status) // after each step
 	Say(text string)
-	Warn(error) // what does not end the rollout
+	Warn(error) // a problem that does not end the rollout
 }
 
-// A Result is what became of a rollout.
+// A Result is the result of a run.
 type Result struct {
 	Outcome   Outcome        `json:"outcome"`
 	Name      string         `json:"name"`
@@ -65,7 +65,7 @@ type Result struct {
 // An Outcome says how a run ended.
 type Outcome string
 
-// The outcomes. A rollout that is not over, and one with an error, can be run again.
+// The outcomes. After NotOver and Failed, the rollout can be resumed.
 const (
 	Promoted   Outcome = "promoted"
 	RolledBack Outcome = "rolled back"
@@ -73,7 +73,7 @@ const (
 	Failed     Outcome = "error"
 )
 
-// A Rollout is under way. Its owner calls Close.
+// A Rollout is a rollout under way. The caller of [Begin] must call Close.
 type Rollout struct {
 	Options
 	ctx      context.Context
@@ -84,17 +84,17 @@ type Rollout struct {
 	told     *notify.Dispatcher
 	proxy    *traffic.Proxy // nil without one
 	server   *http.Server   // of the proxy
-	revision string         // as it was read last
-	promoted string         // the revision that the proxy has all requests go to, after its promotion
+	revision string         // as last read
+	promoted string         // the revision that the proxy promoted; it gets all requests
 	stepped  bool
 	unsaved  error         // why the status could not be saved
-	alert    rollout.Event // what people were alerted to last, as a warning
+	alert    rollout.Event // the last warning that caused an alert
 	fault    rollout.Event // the last check that failed
 }
 
-// Begin loads the status and connects everything; a proxy serves from now on,
-// until Close. The error says what is wrong with the options, and nothing has
-// changed.
+// Begin loads the status and connects the ports of the analysis. If there is a
+// proxy, it serves until Close. After an error, for example in the options, no
+// rollout was changed.
 func Begin(ctx context.Context, o Options) (*Rollout, error) {
 	s, err := o.File.Load()
 	if err != nil {
@@ -109,7 +109,7 @@ func Begin(ctx context.Context, o Options) (*Rollout, error) {
 	r := &Rollout{Options: o, status: s}
 	r.ctx, r.stop = context.WithCancelCause(ctx)
 	if err = r.connect(); err == nil {
-		err = r.File.Save(s) // or the first step would act, and nothing would know
+		err = r.File.Save(s) // fails now rather than after the first step has acted
 	}
 	if err != nil {
 		r.Close()
@@ -118,10 +118,10 @@ func Begin(ctx context.Context, o Options) (*Rollout, error) {
 	return r, nil
 }
 
-// Status returns how far the rollout has come.
+// Status returns the status after the last step.
 func (r *Rollout) Status() rollout.Status { return r.status }
 
-// connect makes the analysis and its ports.
+// connect creates the analysis and its ports.
 func (r *Rollout) connect() error {
 	adapter := &traffic.Adapter{Actions: r.Actions, Timeout: r.Timeout, Values: traffic.ValuesOf(r.Canary, r.status)}
 	adapter.Values.Revision, r.adapter = r.Revision, adapter
@@ -134,7 +134,7 @@ func (r *Rollout) connect() error {
 			return err
 		}
 	}
-	if r.Request == nil || r.Request.Action != rollout.Abort { // which asks no metrics
+	if r.Request == nil || r.Request.Action != rollout.Abort { // an abort queries no metrics
 		if err := r.connectMetrics(); err != nil {
 			return err
 		}
@@ -149,9 +149,9 @@ func (r *Rollout) connect() error {
 	return err
 }
 
-// connectMetrics finds what answers the metrics: what the proxy measures when
-// there is one and no server is named. It refuses a canary with a metric that
-// nothing answers.
+// connectMetrics chooses the source of the metrics: the measurements of the proxy,
+// if there is one and no metrics server is set, or else the Querier. It returns an
+// error if a metric of the canary has no source.
 func (r *Rollout) connectMetrics() error {
 	measured := r.proxy != nil && r.Querier.Server == "" && r.Canary.Spec.MetricsServer == ""
 	if measured {
@@ -174,10 +174,10 @@ func (r *Rollout) connectMetrics() error {
 	return nil
 }
 
-// Run goes on with the rollout until it has ended, or the context of Begin, and
-// returns what became of it; an error is the reason of [Failed].
+// Run runs the rollout until it or the context of Begin has ended, and returns the
+// result. An error is the reason of a result with outcome [Failed].
 func (r *Rollout) Run() Result {
-	r.forget() // what was asked of a rollout that is over is not for another
+	r.forget() // a request for an ended rollout is not for the next one
 	s := r.status
 	if s.Phase == "" || s.Ended() && r.Again {
 		r.status = rollout.Status{Phase: rollout.Initialized, Sequence: s.Sequence, PromotedURL: s.PromotedURL}
@@ -189,11 +189,11 @@ func (r *Rollout) Run() Result {
 	return r.result(err)
 }
 
-// result is what became of a rollout that err ended, if that is not nil.
+// result returns the result of a run that ended with err, or without an error.
 func (r *Rollout) result(err error) Result {
 	s := r.kept(r.status)
 	result := Result{Name: r.Canary.Metadata.Name, Namespace: r.Canary.Namespace(), Revision: s.AppliedSpec, Status: s, Settled: err == nil && !r.stepped}
-	if err != nil && r.ctx.Err() != nil { // which is why
+	if err != nil && r.ctx.Err() != nil { // the end of the context caused err
 		err = notOver("interrupted")
 		if broken := r.broken(); broken != nil {
 			err = broken
@@ -201,7 +201,7 @@ func (r *Rollout) result(err error) Result {
 			err = notOver(context.Cause(r.ctx).Error())
 		}
 	}
-	if r.unsaved != nil { // also when it was interrupted just then
+	if r.unsaved != nil { // also if the run was interrupted at the same time
 		err = r.unsaved
 	}
 	over, is := errors.AsType[notOver](err)
@@ -218,7 +218,7 @@ func (r *Rollout) result(err error) Result {
 			result.Reason += "; " + r.fault.Message
 		}
 		if !result.Settled {
-			result.Reason = cmp.Or(result.Reason, s.Reason) // it was decided by the run before
+			result.Reason = cmp.Or(result.Reason, s.Reason) // the previous run decided the rollback
 		}
 	default:
 		result.Outcome = Promoted
@@ -226,7 +226,7 @@ func (r *Rollout) result(err error) Result {
 	return result
 }
 
-// Emit tells an event.
+// Emit sends an event to the View and to all receivers.
 func (r *Rollout) Emit(ctx context.Context, e rollout.Event) {
 	switch {
 	case e.Warning && (e.Alert == rollout.Warn || e.Alert == rollout.Error):
@@ -239,7 +239,7 @@ func (r *Rollout) Emit(ctx context.Context, e rollout.Event) {
 	r.told.Emit(ctx, e)
 }
 
-// save keeps the status and shows it.
+// save saves the status to the file and shows it.
 func (r *Rollout) save(s rollout.Status) error {
 	s = r.kept(s)
 	if r.unsaved = r.File.Save(s); r.unsaved == nil {
@@ -249,11 +249,11 @@ func (r *Rollout) save(s rollout.Status) error {
 	return r.unsaved
 }
 
-// interval is the time between two steps.
+// interval returns the time between two steps.
 func (r *Rollout) interval() time.Duration { return cmp.Or(r.Interval, r.Canary.Interval()) }
 
-// wait waits until the next step is due. With Once there is one step, for
-// which it waits less than a tenth of the interval.
+// wait waits until the next step is due. With Once, it returns an error after the
+// first step, or if the first step is not due within a tenth of the interval.
 func (r *Rollout) wait(ctx context.Context, interval time.Duration) error {
 	due := time.Now().Add(interval).UTC().Format(time.RFC3339)
 	switch {
@@ -267,13 +267,14 @@ func (r *Rollout) wait(ctx context.Context, interval time.Duration) error {
 	return retry.Sleep(ctx, interval)
 }
 
-// notOver is why a run ends before its rollout; "" when nothing else was asked for.
+// notOver is the reason why a run ended before its rollout; "" if the options asked
+// for one step only.
 type notOver string
 
 func (e notOver) Error() string { return "not over: " + string(e) }
 
-// request returns what a person asks of the rollout that has come as far as s,
-// and forgets what was taken up, or cannot be.
+// request returns the pending request for a rollout with status s. It removes a
+// request that was accepted already or cannot be accepted.
 func (r *Rollout) request(s rollout.Status) *rollout.Request {
 	asked, err := Asked(r.File.Path)
 	id := ""
@@ -294,15 +295,15 @@ func (r *Rollout) request(s rollout.Status) *rollout.Request {
 	return nil
 }
 
-// forget forgets what was asked of a rollout that has ended.
+// forget removes the request for a rollout that has ended.
 func (r *Rollout) forget() {
 	if r.status.Ended() {
 		r.request(r.status)
 	}
 }
 
-// Wait waits until the context of Begin ends. The error says why the proxy
-// cannot serve any more.
+// Wait waits until the context of Begin ends, or the proxy fails. The error says
+// why the proxy cannot serve any more.
 func (r *Rollout) Wait() error {
 	<-r.ctx.Done()
 	return r.broken()
@@ -315,11 +316,10 @@ func (r *Rollout) broken() error {
 	return nil
 }
 
-// drainTimeout is how long receivers of events are waited for at the end.
+// drainTimeout is the time limit for the delivery of pending events in Close.
 const drainTimeout = 20 * time.Second
 
-// Close ends the proxy, tells receivers what they were not told yet, and closes
-// Caller and Querier.
+// Close shuts down the proxy, delivers pending events, and closes Caller and Querier.
 func (r *Rollout) Close() {
 	ctx := context.WithoutCancel(r.ctx)
 	if r.server != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/traffic"
 )
 
-// A view keeps what is said, and does something after each step.
+// A view records all messages, and calls step after each step.
 type view struct {
 	mu   sync.Mutex
 	said []string
@@ -35,7 +35,7 @@ func (v *view) Say(text string) {
 	v.said = append(v.said, text)
 }
 
-// A name is an action that answers with what comes next, the last for ever.
+// A name is an action that returns its answers in order, and then repeats the last one.
 type name []string
 
 func (n *name) Check(traffic.Operation) error { return nil }
@@ -64,7 +64,7 @@ func options(t *testing.T, settings rollout.Settings, v *view) drive.Options {
 	}
 }
 
-// begin returns a rollout and the URL of its proxy.
+// begin begins a rollout and returns it with the URL of its proxy.
 func begin(t *testing.T, o drive.Options, v *view) (*drive.Rollout, string) {
 	t.Helper()
 	r, err := drive.Begin(t.Context(), o)
@@ -75,8 +75,8 @@ func begin(t *testing.T, o drive.Options, v *view) (*drive.Rollout, string) {
 	return r, url
 }
 
-// Of 4,000 requests in a rollout at 37 percent, before real servers, the canary
-// gets 1,480.
+// Of 4,000 requests to real servers during a rollout at 37 percent, the canary gets
+// 1,480.
 func TestShareOfRequests(t *testing.T) {
 	v, url := &view{}, ""
 	canary := 0
@@ -100,7 +100,7 @@ func TestShareOfRequests(t *testing.T) {
 	}
 }
 
-// What comes after the promotion of the proxy's canary is not the revision of this run.
+// A revision that appears after the proxy has promoted its canary does not belong to this run.
 func TestRevisionAfterPromotion(t *testing.T) {
 	v := &view{}
 	revision := &name{"v1", "v1", "v2"}
@@ -118,7 +118,7 @@ func TestRevisionAfterPromotion(t *testing.T) {
 	}
 }
 
-// A rollout whose proxy cannot listen does not begin.
+// Begin returns an error if the proxy cannot listen.
 func TestListenerThatIsTaken(t *testing.T) {
 	v := &view{step: func(rollout.Status) {}}
 	o := options(t, rollout.Settings{StepWeight: 100}, v)

@@ -16,12 +16,12 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// ErrInUse is wrapped when another process, or another File, has the file.
+// ErrInUse is wrapped if another process, or another File, owns the file.
 var ErrInUse = errors.New("in use")
 
-// A File keeps the status of one canary. It has one owner at a time, of all
-// processes. It is replaced as a whole: a reader finds the status before a save
-// or the one after it, also after a crash. It is not safe for concurrent use.
+// A File stores the status of one canary. It has one owner at a time across all
+// processes. Each save replaces it atomically: a reader finds the status before or
+// after a save, even after a crash. A File is not safe for concurrent use.
 type File struct {
 	Path   string
 	lock   *os.File
@@ -34,8 +34,9 @@ type record struct {
 	Status rollout.Status `json:"status"`
 }
 
-// Open takes possession of the file path, which need not exist, for a canary.
-// Its directory is created. The error wraps [ErrInUse] when another has it.
+// Open locks the status file path, which need not exist, for a canary. It creates
+// the directory of the file. The error wraps [ErrInUse] if the file has an owner.
+// The caller must call Close.
 func Open(path string, canary rollout.Metadata) (*File, error) {
 	path, err := filepath.Abs(path)
 	if err == nil {
@@ -44,7 +45,7 @@ func Open(path string, canary rollout.Metadata) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("status: %w", err)
 	}
-	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600) // beside it: a file that is replaced loses its lock
+	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600) // a separate file: replacing a file would lose its lock
 	if err != nil {
 		return nil, fmt.Errorf("status: %w", err)
 	}
@@ -59,7 +60,7 @@ func Open(path string, canary rollout.Metadata) (*File, error) {
 	return &File{path, lock, canary}, nil
 }
 
-// Load returns the status, the zero one when none was saved.
+// Load returns the saved status, or the zero Status if none was saved.
 func (f *File) Load() (rollout.Status, error) {
 	canary, s, err := Read(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,8 +72,8 @@ func (f *File) Load() (rollout.Status, error) {
 	return s, err
 }
 
-// Read returns the status in the file path, and of which canary it is, whether
-// or not the file has an owner. The error wraps [fs.ErrNotExist] when there is none.
+// Read returns the status in the file path and the canary it belongs to, whether or
+// not the file has an owner. The error wraps [fs.ErrNotExist] if there is no file.
 func Read(path string) (canary rollout.Metadata, s rollout.Status, err error) {
 	var r record
 	text, err := os.ReadFile(path)
@@ -104,12 +105,12 @@ func (f *File) Save(s rollout.Status) error {
 	return nil
 }
 
-// Close gives the file up.
+// Close releases the lock of the file.
 func (f *File) Close() error { return f.lock.Close() }
 
-// Ask leaves a request for the owner of the status file path, the present or
-// the next one, in a file beside it that survives both processes. It replaces a
-// request that was not taken up yet, but an abort is not replaced by a promotion.
+// Ask stores a request for the present or next owner of the status file path, in a
+// file beside it that outlives both processes. It replaces a pending request, but
+// it returns an error rather than replace an abort by a promotion.
 func Ask(ctx context.Context, path string, r rollout.Request) error {
 	return withRequest(ctx, path, func(name string) error {
 		if was, err := Asked(path); err == nil && was != nil && was.Action == rollout.Abort && was.Revision == r.Revision && r.Action != rollout.Abort {
@@ -119,7 +120,7 @@ func Ask(ctx context.Context, path string, r rollout.Request) error {
 	})
 }
 
-// Asked returns the request beside the status file path, nil when there is none.
+// Asked returns the request beside the status file path, nil if there is none.
 func Asked(path string) (*rollout.Request, error) {
 	text, err := os.ReadFile(path + ".request")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -135,8 +136,8 @@ func Asked(path string) (*rollout.Request, error) {
 	return r, nil
 }
 
-// forget removes the request with an ID, and one that cannot be read; another
-// one that replaced it stays.
+// forget removes the request with an ID, or a request that cannot be read. It keeps
+// a request that has replaced the one with the ID.
 func (f *File) forget(ctx context.Context, id string) error {
 	return withRequest(ctx, f.Path, func(name string) error {
 		if r, err := Asked(f.Path); err == nil && (r == nil || r.ID != id) {
@@ -146,9 +147,9 @@ func (f *File) forget(ctx context.Context, id string) error {
 	})
 }
 
-// withRequest does something to the request beside the status file path, under
-// a lock of its own: the owner of the status keeps that of the status. It is
-// held for moments, and ends with its process.
+// withRequest calls do with the path of the request beside the status file path. It
+// holds a separate lock during the call, since the owner of the status holds the
+// lock of the status. The lock ends with the process.
 func withRequest(ctx context.Context, path string, do func(name string) error) error {
 	name := path + ".request"
 	lock, err := os.OpenFile(name+".lock", os.O_RDWR|os.O_CREATE, 0o600)

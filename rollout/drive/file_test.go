@@ -79,7 +79,7 @@ func TestDefects(t *testing.T) {
 	}
 }
 
-// What a killed process left beside the file is no obstacle, and never followed.
+// Leftovers of a killed process beside the file do not prevent a save, and a symbolic link is not followed.
 func TestLeftovers(t *testing.T) {
 	dir := t.TempDir()
 	other := filepath.Join(dir, "other")

@@ -16,17 +16,17 @@ import (
 	"github.com/headgate-io/headgate/rollout/traffic"
 )
 
-// A Proxy is a reverse proxy that divides the traffic as long as a [Rollout] is open.
+// A Proxy is a reverse proxy that divides the traffic until [Rollout.Close].
 type Proxy struct {
 	Listen  string        // HOST:PORT; port 0 takes a free one
 	Primary string        // URL
 	Canary  string        // URL
-	Swap    bool          // Primary and Canary change roles when the URL of Canary was promoted last
-	Drain   time.Duration // how long requests may take to be answered when it ends
+	Swap    bool          // exchange Primary and Canary if the URL of Canary was promoted last
+	Drain   time.Duration // time limit for open requests at the end
 }
 
-// connectProxy makes the proxy the traffic. With no action for it, the canary
-// of the proxy becomes its primary when it is promoted.
+// connectProxy makes the proxy the Traffic of the analysis. Without an action for
+// promotion, the proxy promotes its canary to primary.
 func (r *Rollout) connectProxy(adapter *traffic.Adapter) error {
 	revision, err := adapter.Revision(r.ctx)
 	if err != nil {
@@ -39,7 +39,7 @@ func (r *Rollout) connectProxy(adapter *traffic.Adapter) error {
 	}
 	start := r.status.Routes()
 	if revision != r.status.AppliedSpec || r.Again && r.status.Ended() {
-		start = rollout.Routes{} // what another revision had is not for this one
+		start = rollout.Routes{} // the routes of another rollout do not apply to this one
 	}
 	set := &r.Canary.Spec.Analysis
 	r.proxy = &traffic.Proxy{Primary: r.Proxy.Primary, Canary: r.Proxy.Canary, Match: set.Match, MirrorWeight: set.MirrorWeight, Start: start, Interval: r.interval()}
@@ -54,18 +54,17 @@ func (r *Rollout) connectProxy(adapter *traffic.Adapter) error {
 	return nil
 }
 
-// assign decides which URL is the primary's, by the one that was promoted last:
-// with another one the share of the primary would go to the version before it.
-// It reports whether revision is the one that was promoted, and then makes its
-// URL that of the canary, which the proxy is to promote again. Own says that the
-// proxy promotes.
+// assign decides which URL is the primary. It must be the one that was promoted
+// last, or the share of the primary would go to an older revision. Own means that
+// the proxy promotes. If revision itself is the promoted one, assign returns true
+// and makes its URL the canary, which the proxy then promotes again.
 func (r *Rollout) assign(revision string, own bool) (promoted bool, err error) {
 	p, s := r.Proxy, r.status
 	over := s.Phase == rollout.Promoting || s.Phase == rollout.Finalising || s.Phase == rollout.Succeeded
 	known := own && !(r.Again && s.Ended()) && revision == s.PromotedSpec
 	ofPrimary, ofCanary := base(s.PromotedURL) == base(p.Primary), base(s.PromotedURL) == base(p.Canary)
 	switch {
-	case s.PromotedURL == "": // a status of before this was kept, or no promotion yet
+	case s.PromotedURL == "": // an old status without the field, or no promotion yet
 		return known && over && revision == s.AppliedSpec, nil
 	case known && (s.Ended() || revision == s.AppliedSpec) && (ofPrimary || ofCanary):
 		if !ofCanary {
@@ -86,7 +85,7 @@ func (r *Rollout) assign(revision string, own bool) (promoted bool, err error) {
 		redact.String(p.Primary), redact.String(s.PromotedSpec), redact.String(s.PromotedURL), hint)
 }
 
-// base returns a base URL as all that is written otherwise and means the same.
+// base returns the normal form of a base URL, for comparison.
 func base(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -95,7 +94,7 @@ func base(text string) string {
 	return strings.ToLower(u.Scheme+"://"+u.Host) + strings.TrimRight(u.Path, "/")
 }
 
-// answers returns an error unless both servers answer, whatever that is.
+// answers returns an error unless both servers answer, with any status.
 func (p *Proxy) answers(ctx context.Context) error {
 	transport := &http.Transport{DisableKeepAlives: true}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -115,8 +114,9 @@ func (p *Proxy) answers(ctx context.Context) error {
 	return nil
 }
 
-// A target notes what the proxy promotes. After that there is no canary left
-// for another revision, which has to wait for the next run.
+// A target records which revision the proxy promotes. After that, Revision returns
+// it always: no canary is left for another revision, which has to wait for the next
+// run.
 type target struct {
 	rollout.Target
 	r *Rollout
@@ -138,8 +138,8 @@ func (t *target) Promote(ctx context.Context) error {
 	return err
 }
 
-// served returns the message of an event of a rollout with a proxy that
-// promotes: it says at which URL all requests are answered.
+// served returns the message of an event. If the proxy promotes, the message says
+// which URL gets all requests.
 func (r *Rollout) served(e rollout.Event) string {
 	if r.proxy == nil || r.Actions[traffic.Promote] != nil {
 		return e.Message
@@ -158,8 +158,7 @@ func (r *Rollout) served(e rollout.Event) string {
 	return e.Name + "." + e.Namespace + ": " + fmt.Sprintf(text, values[:strings.Count(text, "%")]...)
 }
 
-// kept is the status with what the analysis does not know: where the revision
-// of the primary is.
+// kept returns s with PromotedURL, which the analysis does not know.
 func (r *Rollout) kept(s rollout.Status) rollout.Status {
 	switch {
 	case r.promoted != "":
@@ -170,7 +169,8 @@ func (r *Rollout) kept(s rollout.Status) rollout.Status {
 	return s
 }
 
-// PromotedAt returns the revision that the proxy promoted and its URL, "" and "" before that.
+// PromotedAt returns the revision that the proxy promoted and its URL. Both are ""
+// if it promoted none.
 func (r *Rollout) PromotedAt() (revision, url string) {
 	if r.promoted == "" {
 		return "", ""
@@ -178,10 +178,10 @@ func (r *Rollout) PromotedAt() (revision, url string) {
 	return r.promoted, r.Proxy.Canary
 }
 
-// errBroken is wrapped by why a proxy serves no more.
+// errBroken is wrapped by the error of a proxy that cannot serve any more.
 var errBroken = errors.New("proxy")
 
-// serve lets the proxy serve.
+// serve starts the server of the proxy.
 func (r *Rollout) serve() error {
 	l, err := net.Listen("tcp", r.Proxy.Listen)
 	if err != nil {
@@ -204,16 +204,17 @@ func (r *Rollout) serve() error {
 	return nil
 }
 
-// A warningWriter makes a warning of the first line of each write.
+// A warningWriter reports the first line of each write as a warning.
 type warningWriter struct{ View }
 
 func (w warningWriter) Write(text []byte) (int, error) {
-	line, _, _ := strings.Cut(string(text), "\n") // a panic has a stack below
+	line, _, _ := strings.Cut(string(text), "\n") // a stack follows the first line of a panic
 	w.Warn(fmt.Errorf("proxy: %s", strings.TrimPrefix(line, "http: ")))
 	return len(text), nil
 }
 
-// shutdown ends the server when the requests that it has are answered.
+// shutdown closes the server after its open requests are answered, at the latest
+// after Drain.
 func (r *Rollout) shutdown(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.Proxy.Drain)
 	defer cancel()

@@ -60,7 +60,7 @@ items:
 	}
 }
 
-// Each defect of a template, where it is and what to do.
+// The error of each defect says where it is and what to do.
 func TestDecodeFindsDefects(t *testing.T) {
 	const head = "apiVersion: flagger.app/v1beta1\nkind: MetricTemplate\nmetadata: {name: m}\n"
 	tests := map[string]struct{ text, want string }{

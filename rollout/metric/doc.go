@@ -2,14 +2,14 @@
 // from HTTP endpoints and from commands. A [Querier] is the
 // [rollout.Metrics] of an analysis.
 //
-// # Where a metric is asked
+// # Sources of metrics
 //
 //	templateRef               the provider of the MetricTemplate
 //	query                     spec.metricsServer of the canary, else the Querier's Prometheus
 //	request-success-rate      the same, with a query of this package for spec.provider
 //	request-duration          the same; the value is the 99th percentile in milliseconds
 //
-// The first that applies decides. Any other metric is an error.
+// The first row that applies is used. Any other metric is an error.
 //
 // # Queries
 //
@@ -17,49 +17,48 @@
 // namespace, target, service, ingress, route, interval and variables, as in
 // {{ target }}, {{ variables.region }} and {{ index variables "a-b" }}. The
 // service is spec.service.name, the ingress spec.ingressRef.name, the route
-// spec.routeRef.name; each is the name of the target where the canary has
-// none. The interval is that of the metric, 1m without one, as Prometheus
-// writes durations. A variable that the metric does not set is an error.
+// spec.routeRef.name; each defaults to the name of the target. The interval is that
+// of the metric, 1m by default, in the format of Prometheus. A variable that the
+// metric does not set is an error.
 //
-// There are if and else with and, or, not, eq and ne, and nothing else of text/template:
-// what remains takes time and memory in proportion to the text. A query is at
-// most 64 KiB, with and without its placeholders filled in.
+// Of text/template, a query may also use if and else with and, or, not, eq and ne,
+// and nothing else, so that it takes time and memory in proportion to its length. A
+// query is at most 64 KiB long, before and after its placeholders are filled in.
 //
 // # Providers
 //
-//	prometheus   the query is PromQL, asked of ADDRESS/api/v1/query
+//	prometheus   the query is PromQL, sent to ADDRESS/api/v1/query
 //	http         the address is fetched; the query is a path into the JSON
-//	             document that it answers, such as .data.items[0].value, or
-//	             empty where it answers a bare number
-//	exec         the query is a command line; what it prints is the number
+//	             document of the answer, such as .data.items[0].value, or
+//	             empty if the answer is a bare number
+//	exec         the query is a command line; its output is the number
 //
-// An answer is bounded by 1 MiB and 5 seconds, a command by 64 KiB and 30
-// seconds. Redirects are followed within one origin only: no other is shown
-// credentials, or asked at all.
+// An answer is limited to 1 MiB and 5 seconds, a command to 64 KiB of output and 30
+// seconds. Redirects are followed within one origin only; no other origin gets a
+// request or credentials.
 //
-// Prometheus may answer a scalar or a vector; of several samples the last
-// counts, so a query is to give one. No sample, NaN, a JSON null, an index
-// behind the end of a list and an empty output are no value: the error wraps
-// [rollout.ErrNoValues]. Infinities are values. Warnings of Prometheus do not
-// matter.
+// Prometheus may answer a scalar or a vector. The last sample of a vector counts, so
+// a query should return one sample. No sample, NaN, a JSON null, an index beyond the
+// end of a list and an empty output mean that there is no value: the error wraps
+// [rollout.ErrNoValues]. Infinities are values. Warnings of Prometheus are ignored.
 //
 // # Secrets
 //
-// The Secret of a provider stands in the namespace of its template:
+// The Secret of a provider is in the namespace of its template:
 //
 //	username, password       basic authentication, both
 //	token, bearerToken       a bearer token instead
-//	headers                  further headers, one "Name: value" a line
+//	headers                  further headers, one "Name: value" per line
 //
 // # Trust
 //
-// The author of a canary chooses its metricsServer, which gets no credentials
-// but those in its URL. The author of a MetricTemplate chooses the server that
-// gets its Secret: placeholders of an address stand in its path and its query, where
-// what they stand for is escaped, and may not make the segments . and .. of
-// the path. In PromQL what they stand for is verbatim: an author of a canary
-// with templateVariables writes a part of the query, and may read whatever
-// the Secret of the template may. Commands run only if the owner of the
-// Querier allows them; there is no shell, and a value of a canary is never
-// more than one argument, nor an option where the template has none.
+// The author of a canary chooses its metricsServer, which gets only the credentials
+// in its URL. Only the author of a MetricTemplate chooses the server that gets its
+// Secret: an address may have placeholders in its path and query only, their values
+// are escaped, and they cannot form the path segments . and .. In PromQL, values are
+// inserted verbatim: the author of a canary with templateVariables writes a part of
+// the query, and can read whatever the Secret of the template gives access to.
+// Commands run only if the owner of the Querier allows them. There is no shell, and
+// a value of a canary is never more than one argument, nor an option unless the
+// template has one there.
 package metric

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// document asks an HTTP endpoint for a document and returns the number in it.
+// document fetches a document from an HTTP endpoint and returns the number in it.
 func (q *Querier) document(ctx context.Context, e endpoint, v values) (float64, error) {
 	u, err := addressOf(e, v)
 	if err != nil {
@@ -39,8 +39,8 @@ func (q *Querier) document(ctx context.Context, e endpoint, v values) (float64, 
 	return value, a.quiet(err)
 }
 
-// addressOf returns the URL of an endpoint with its placeholders filled in. Dot
-// segments are refused, also where their slashes are escaped: servers take them away.
+// addressOf returns the URL of an endpoint with its placeholders filled in. It
+// refuses dot segments, even between escaped slashes, because servers resolve them.
 func addressOf(e endpoint, v values) (*url.URL, error) {
 	text, err := render(e.Address, v, func(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") })
 	if err != nil {
@@ -58,20 +58,19 @@ func addressOf(e endpoint, v values) (*url.URL, error) {
 	return u, nil
 }
 
-// A path leads to a value in a JSON document: .key for a field of an object,
-// ["key"] for one whose name has other characters than letters, digits, _ and
-// -, [0] for an item of a list. The empty path is the document.
+// A path selects a value in a JSON document: .key is a field of an object, ["key"]
+// a field whose name has characters other than letters, digits, _ and -, and [0] an
+// item of a list. The empty path selects the document.
 type path []step
 
 type step struct {
 	key  any    // string or int
-	text string // of the path up to here
+	text string // the path up to and including this step
 }
 
 var stepForm = regexp.MustCompile(`^(?:\.([\w-]+)|\[([0-9]{1,9})\]|\[("(?:[^"\\]|\\.)*")\])`)
 
-// parsePath reads a path. The dot at its beginning may be left out; "." alone
-// is the empty path.
+// parsePath parses a path. The leading dot is optional; "." alone is the empty path.
 func parsePath(text string) (path, error) {
 	text = strings.TrimSpace(text)
 	if text == "." || text == "" {
@@ -102,8 +101,8 @@ func parsePath(text string) (path, error) {
 	return p, nil
 }
 
-// checkPath judges the query of a provider of type http. What stands for
-// placeholders is not known yet.
+// checkPath validates the query of a provider of type http. It does not parse a path
+// with placeholders, since their values are not known yet.
 func checkPath(text string) error {
 	if err := parseQuery(text); err != nil || strings.Contains(text, "{{") {
 		return err
@@ -112,8 +111,9 @@ func checkPath(text string) error {
 	return err
 }
 
-// number returns the number at p in the text of a document. Null, and an item
-// behind the end of its list, is no value; a field that is not there is an error.
+// number returns the number at p in the text of a document. The error is a noValue
+// for null and for an item beyond the end of its list. A missing field is another
+// error.
 func (p path) number(text []byte) (float64, error) {
 	if len(p) == 0 && !json.Valid(text) { // such as NaN and +Inf
 		return parseNumber(strings.TrimSpace(string(text)))

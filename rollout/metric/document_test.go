@@ -13,7 +13,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/metric"
 )
 
-// fetched asks an HTTP endpoint that gives one answer.
+// fetched queries an HTTP endpoint that returns the given answer.
 func fetched(t *testing.T, status int, body, path string) (float64, error) {
 	t.Helper()
 	server := httptest.NewServer(says(status, body))
@@ -31,7 +31,7 @@ func TestHTTP(t *testing.T) {
 	const doc = `{"data":{"items":[{"value":1},{"value":"2.5"},{"value":null}],"a.b c":{"":3}},"big":12345678901234567890,"yes":true,"s":"x","m":-0.5e1}`
 	tests := map[string]struct {
 		status           int
-		body, path, want string // what is wanted is a number or a part of the error
+		body, path, want string // want is a number or a part of the error
 	}{
 		"bare number":          {200, "99.5\n", "", "99.5"},
 		"bare infinity":        {200, "+Inf", "", "+Inf"},
@@ -82,7 +82,7 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// What a canary says is escaped in the address of a template.
+// The values of a canary are escaped in the address of a template.
 func TestAddressWithPlaceholders(t *testing.T) {
 	var path, query string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -103,8 +103,8 @@ func TestAddressWithPlaceholders(t *testing.T) {
 	}
 }
 
-// A value does not lead to another place of the server: many take away dot
-// segments, escaped slashes and all.
+// A value cannot select another path of the server: many servers resolve dot
+// segments, even between escaped slashes.
 func TestAddressWithDots(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("asked %s", r.URL)

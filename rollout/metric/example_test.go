@@ -13,7 +13,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/metric"
 )
 
-// A metric of a canary is asked of an endpoint that answers JSON.
+// This example queries a metric from an endpoint that answers JSON.
 func ExampleQuerier() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, `{"service": "`+r.URL.Query().Get("service")+`", "errors": {"percent": 0.25}}`)

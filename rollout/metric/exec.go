@@ -18,15 +18,15 @@ const (
 	maxOutput      = 64 << 10
 )
 
-// Commands says how the commands of templates of type exec run: without a
-// shell, without standard input and with no environment but Env. A command that does not
-// end in time, or whose context ends, is ended; on Unix with all processes of its group.
+// Commands runs the commands of templates of type exec: without a shell, without
+// standard input and with no environment but Env. When the timeout or the context
+// ends, the command is killed, on Unix with all processes of its group.
 type Commands struct {
-	Env     []string      // KEY=VALUE, whose PATH is where programs are looked for; nil for none at all
+	Env     []string      // KEY=VALUE; programs are looked up in its PATH; nil for an empty environment
 	Timeout time.Duration // default 30s
 }
 
-// checkCommand judges the command line of a template.
+// checkCommand validates the command line of a template.
 func checkCommand(line string) error {
 	args, err := command.Words(line)
 	switch {
@@ -45,9 +45,9 @@ func checkCommand(line string) error {
 	return nil
 }
 
-// arguments returns those of a command line with its placeholders filled in. A
-// value does not make an option of one that the template does not begin with
-// a dash, unless -- stands before it.
+// arguments returns the arguments of a command line with its placeholders filled in.
+// It returns an error if a value would turn an argument into an option, unless the
+// argument follows "--".
 func arguments(line string, v values) ([]string, error) {
 	args, err := command.Words(line)
 	if err != nil {
@@ -71,7 +71,7 @@ func arguments(line string, v values) ([]string, error) {
 	return args, nil
 }
 
-// undashed returns a value that does not begin with a dash.
+// undashed replaces a leading dash.
 func undashed(s string) string {
 	if strings.HasPrefix(s, "-") {
 		return "x" + s[1:]

@@ -16,16 +16,16 @@ import (
 	"github.com/headgate-io/headgate/rollout/metric"
 )
 
-// The test binary is the program that templates run: PROGRAM says which.
+// TestMain lets the test binary act as the program of a template: the variable PROGRAM selects it.
 func TestMain(m *testing.M) {
 	if name := os.Getenv("PROGRAM"); name != "" {
-		syscall.Exit(programs[name]()) // at once: under the race detector os.Exit waits for a second
+		syscall.Exit(programs[name]()) // not os.Exit, which waits for a second under the race detector
 	}
 	os.Exit(m.Run())
 }
 
 var programs = map[string]func() int{
-	"last": func() int { fmt.Println(" ", os.Args[len(os.Args)-1]); return 0 }, // its last argument
+	"last": func() int { fmt.Println(" ", os.Args[len(os.Args)-1]); return 0 }, // prints its last argument
 	"args": func() int { fmt.Fprintf(os.Stderr, "%q", os.Args[1:]); return 3 },
 	"env":  func() int { fmt.Fprintf(os.Stderr, "%q", os.Environ()); return 3 },
 	"much": func() int { fmt.Print(strings.Repeat("1", 1<<20)); return 0 },
@@ -33,7 +33,7 @@ var programs = map[string]func() int{
 	"hang": func() int { <-time.After(time.Hour); return 0 },
 }
 
-// ran runs a command line whose program is the test binary, written as PROGRAM.
+// ran runs a command line in which PROGRAM stands for the test binary.
 func ran(t *testing.T, ctx context.Context, program, line string, m rollout.Metric, c metric.Commands) (float64, error) {
 	t.Helper()
 	self, err := os.Executable()
@@ -98,7 +98,7 @@ func TestCommandThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// A value is no option of the program where the template does not have one.
+// A value cannot become an option unless the template has an option there.
 func TestValueThatLooksLikeAnOption(t *testing.T) {
 	m := rollout.Metric{TemplateVariables: map[string]string{"o": "--output=/etc/passwd", "dash": "-", "none": "", "yes": "y"}}
 	for line, want := range map[string]string{
@@ -117,7 +117,7 @@ func TestValueThatLooksLikeAnOption(t *testing.T) {
 	}
 }
 
-// Arguments are bounded together, as a query is.
+// The total length of the arguments is limited like that of a query.
 func TestArgumentsThatGrow(t *testing.T) {
 	m := rollout.Metric{TemplateVariables: map[string]string{"a": strings.Repeat("x", 60<<10)}}
 	if _, err := ran(t, t.Context(), "last", "PROGRAM"+strings.Repeat(" {{ variables.a }}", 2), m, metric.Commands{}); err == nil || !strings.Contains(err.Error(), "becomes longer than 64 KiB") {

@@ -15,8 +15,8 @@ import (
 	"github.com/headgate-io/headgate/rollout/metric"
 )
 
-// A prometheus is a server that answers queries as Prometheus does, and keeps
-// what it was asked.
+// A prometheus is a server that answers queries as Prometheus does, and records
+// them.
 type prometheus struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -24,7 +24,7 @@ type prometheus struct {
 	headers []http.Header
 }
 
-// serve starts one whose answers are those of handle, below the path /prom.
+// serve starts a server with handle below the path /prom.
 func serve(t *testing.T, handle http.HandlerFunc) *prometheus {
 	t.Helper()
 	p := &prometheus{}
@@ -52,7 +52,7 @@ func (p *prometheus) last(t *testing.T) (string, http.Header) {
 	return p.queries[len(p.queries)-1], p.headers[len(p.headers)-1]
 }
 
-// says answers with one body.
+// says returns a handler that always sends the same answer.
 func says(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
@@ -60,7 +60,7 @@ func says(status int, body string) http.HandlerFunc {
 	}
 }
 
-// vector is an answer with samples of one series each.
+// vector returns an answer with one series for each sample.
 func vector(values ...string) string {
 	samples := make([]string, len(values))
 	for i, value := range values {
@@ -69,7 +69,7 @@ func vector(values ...string) string {
 	return `{"status":"success","data":{"resultType":"vector","result":[` + strings.Join(samples, ",") + `]}}`
 }
 
-// canary is one of app, with what edit changes.
+// canary returns a canary of the target app, changed by edit.
 func canary(edit func(*rollout.Canary)) *rollout.Canary {
 	c := &rollout.Canary{Metadata: rollout.Metadata{Name: "shop", Namespace: "test"}}
 	c.Spec.TargetRef.Name = "app"
@@ -79,18 +79,18 @@ func canary(edit func(*rollout.Canary)) *rollout.Canary {
 	return c
 }
 
-// at is a canary whose metrics server is p.
+// at returns a canary whose metrics server is p.
 func (p *prometheus) at() *rollout.Canary {
 	return canary(func(c *rollout.Canary) { c.Spec.MetricsServer = p.URL + "/prom" })
 }
 
-// querier returns one that the test closes.
+// querier returns q and closes it at the end of the test.
 func querier(t *testing.T, q *metric.Querier) *metric.Querier {
 	t.Cleanup(q.Close)
 	return q
 }
 
-// template is one called m in namespace test, and the metric that refers to it.
+// template returns a template m in namespace test, and a metric that refers to it.
 func template(p metric.Provider, query string) (*metric.Template, rollout.Metric) {
 	return &metric.Template{
 		Metadata: rollout.Metadata{Name: "m", Namespace: "test"},
@@ -98,7 +98,7 @@ func template(p metric.Provider, query string) (*metric.Template, rollout.Metric
 	}, rollout.Metric{Name: "custom", TemplateRef: &rollout.ObjectRef{Name: "m"}}
 }
 
-// secrets hands out one Secret, test/auth.
+// secrets returns a function that has one Secret, test/auth.
 func secrets(data map[string]string) rollout.Secrets {
 	return func(_ context.Context, namespace, name string) (map[string][]byte, error) {
 		if namespace != "test" || name != "auth" {

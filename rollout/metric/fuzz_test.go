@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// sound reports whether a result is a number, or an error and nothing else.
+// sound fails the test unless the result is either a number or an error.
 func sound(t *testing.T, value float64, err error) {
 	t.Helper()
 	if math.IsNaN(value) || err != nil && value != 0 || errors.Is(err, rollout.ErrNoValues) && !strings.HasPrefix(err.Error(), "no values found: ") {
@@ -38,8 +38,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// A query that is accepted is rendered within bounds, and as a command line
-// has as many arguments however its values look.
+// FuzzQuery checks that the length of an accepted query stays within its limit, and
+// that an accepted command line has a program.
 func FuzzQuery(f *testing.F) {
 	for _, text := range []string{
 		"sum(rate(x{a=\"{{ target }}\"}[{{ interval }}]))", `{{ if eq variables.a "b" }}{{ name }}{{ else }}{{ index variables "a" }}{{ end }}`,

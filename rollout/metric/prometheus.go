@@ -16,7 +16,7 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// promQL asks a Prometheus for the value of an expression now.
+// promQL queries a Prometheus for the current value of an expression.
 func (q *Querier) promQL(ctx context.Context, e endpoint, text string) (float64, error) {
 	base, err := parseAddress(e.Address)
 	if err != nil {
@@ -41,7 +41,7 @@ func (q *Querier) promQL(ctx context.Context, e endpoint, text string) (float64,
 	return value, a.quiet(err)
 }
 
-// complaint returns what a server with another status than success says is wrong.
+// complaint returns an error with the status and the error text of an unsuccessful answer.
 func (a answer) complaint() error {
 	var r result
 	text := string(a.Body)
@@ -64,10 +64,10 @@ type result struct {
 	} `json:"data"`
 }
 
-// complaint returns the error that a result tells.
+// complaint returns the error text of a result.
 func (r *result) complaint() string { return strings.TrimPrefix(r.ErrorType+": "+r.Error, ": ") }
 
-// value returns the value in a result: of a vector that of the last sample.
+// value returns the value of a result; for a vector, that of the last sample.
 func (r *result) value() (float64, error) {
 	sample := r.Data.Result
 	switch kind := r.Data.ResultType; {
@@ -100,7 +100,7 @@ func (r *result) value() (float64, error) {
 	return parseNumber(value)
 }
 
-// parseNumber reads a number as Prometheus, JSON documents and commands write it.
+// parseNumber parses a number of Prometheus, a JSON document or a command. NaN is a noValue.
 func parseNumber(text string) (float64, error) {
 	f, err := strconv.ParseFloat(text, 64)
 	switch {
@@ -112,17 +112,17 @@ func parseNumber(text string) (float64, error) {
 	return f, nil
 }
 
-// A router is what the metrics of a mesh or an ingress are called in Prometheus.
+// A router holds the names of the metrics of a mesh or an ingress in Prometheus.
 type router struct {
 	requests string // counter
-	failed   string // matcher of those with a server error
+	failed   string // matcher of requests with a server error
 	duration string // buckets of a histogram
 	unit     int    // of duration, in milliseconds
-	of       string // matchers of what the canary receives: a format for namespace, target, ingress and the names of contour and traefik
+	of       string // matchers of the requests to the canary: a format for namespace, target, ingress and the names of contour and traefik
 }
 
-// routers are the providers of canaries whose metrics are known. Matchers of
-// ingress-nginx take the whole ingress, those of the others the canary alone.
+// routers lists the providers of canaries whose metrics are known. The matchers of
+// nginx match the whole ingress, the others only the canary.
 var routers = map[string]router{
 	"istio": {
 		"istio_requests_total", `response_code=~"5.."`, "istio_request_duration_milliseconds_bucket", 1,
@@ -146,7 +146,7 @@ var routers = map[string]router{
 	},
 }
 
-// builtin returns the query of a metric that needs none.
+// builtin returns the query for [rollout.SuccessRate] or [rollout.RequestDuration].
 func builtin(provider string, m rollout.Metric, v values) (string, error) {
 	r, ok := routers[provider]
 	switch {
@@ -162,7 +162,7 @@ func builtin(provider string, m rollout.Metric, v values) (string, error) {
 	if m.Name == rollout.RequestDuration {
 		return fmt.Sprintf("histogram_quantile(0.99, sum by (le) (rate(%s{%s}[%s]))) * %d", r.duration, of, v.words["interval"], r.unit), nil
 	}
-	// A canary whose requests all succeed has no series of failed ones.
+	// If no request has failed, there is no series of failed requests.
 	return fmt.Sprintf("100 * (1 - (sum(rate(%[1]s{%[2]s%[3]s}[%[4]s])) or vector(0)) / sum(rate(%[1]s{%[2]s}[%[4]s])))",
 		r.requests, of, r.failed, v.words["interval"]), nil
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/metric"
 )
 
-// Each answer a Prometheus, or what stands in its place, may give.
+// TestPrometheusAnswers lists the answers of a Prometheus, or of another server at its address.
 func TestPrometheusAnswers(t *testing.T) {
 	data := func(kind, result string) string {
 		return `{"status":"success","data":{"resultType":"` + kind + `","result":` + result + `}}`
@@ -100,8 +100,8 @@ func TestPrometheusIsAskedAsItsProtocolSays(t *testing.T) {
 	}
 }
 
-// Credentials in each form, and that no error shows them though the server
-// repeats them.
+// Credentials are sent in each form, and no error shows them even if the server
+// echoes them.
 func TestCredentials(t *testing.T) {
 	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("alice:s3cretpass"))
 	tests := map[string]struct {
@@ -147,7 +147,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// A server that answers what it was shown, where a number is to be.
+// The server answers with the credential instead of a number.
 func TestValueThatIsASecret(t *testing.T) {
 	bodies := map[string]http.HandlerFunc{
 		"vector":   says(200, vector("t0ken-canary")),
@@ -195,7 +195,7 @@ func TestSecretThatIsNotThere(t *testing.T) {
 	}
 }
 
-// A redirect is followed where it stays, and shows nothing elsewhere.
+// A redirect is followed within the origin. Another origin gets no request.
 func TestRedirects(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t.Errorf("another origin was asked %s with %v", r.URL, r.Header)
@@ -229,7 +229,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// stalls answers with the beginning of an answer, and waits until the client is gone.
+// stalls returns a handler that sends the beginning of an answer and waits until the client disconnects.
 func stalls(asked chan<- struct{}) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(200)

@@ -19,16 +19,16 @@ import (
 const (
 	answerTimeout = 5 * time.Second // of a whole request
 	maxAnswer     = 1 << 20
-	maxShown      = 1 << 10 // of what a server says in an error
+	maxShown      = 1 << 10 // of the text of a server in an error
 )
 
-// A Querier answers metric queries: it is a [rollout.Metrics]. The zero value
-// answers metrics of canaries that name their metricsServer. It is safe for
-// concurrent use. Its owner ends idle connections with Close.
+// A Querier answers metric queries. It implements [rollout.Metrics]. The zero value
+// answers metrics of canaries that set metricsServer. It is safe for concurrent use.
+// Call Close to close idle connections.
 type Querier struct {
-	Templates []*Template     // those that templateRef names
-	Server    string          // URL of the Prometheus for canaries without spec.metricsServer; user information in it is for basic authentication
-	Provider  string          // of canaries without spec.provider, such as istio
+	Templates []*Template     // that a templateRef may name
+	Server    string          // URL of the Prometheus for canaries without spec.metricsServer; its user information is used for basic authentication
+	Provider  string          // for canaries without spec.provider, such as istio
 	Secrets   rollout.Secrets // nil: a template that names a Secret is an error
 	Commands  *Commands       // nil: templates of type exec are refused
 
@@ -38,9 +38,9 @@ type Querier struct {
 	timeout time.Duration // of a whole request; default answerTimeout
 }
 
-// Query returns the value of a metric now. The error wraps
-// [rollout.ErrNoValues] when it has none; it names the provider and the
-// address, and shows no secret.
+// Query returns the current value of a metric. The error wraps
+// [rollout.ErrNoValues] if there is none. It names the provider and the address,
+// and shows no secret.
 func (q *Querier) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
 	e, err := q.endpointOf(c, m)
 	if err != nil {
@@ -67,8 +67,8 @@ func (q *Querier) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric
 	return value, e.wrap(err)
 }
 
-// Check returns why nothing can be asked for a metric of a canary: there is no
-// server, no query or no such template. It asks nothing.
+// Check returns an error if a metric of a canary cannot be queried, because it has
+// no server, no query or no such template. It sends no request.
 func (q *Querier) Check(c *rollout.Canary, m rollout.Metric) error {
 	if _, err := q.endpointOf(c, m); err != nil {
 		return fmt.Errorf("metric %s: %w", m.Name, err)
@@ -76,8 +76,8 @@ func (q *Querier) Check(c *rollout.Canary, m rollout.Metric) error {
 	return nil
 }
 
-// Online asks each Prometheus of the metrics of a canary for a constant. The
-// error joins what did not answer.
+// Online queries a constant from each Prometheus that the metrics of a canary use.
+// The error joins the errors of all metrics and servers.
 func (q *Querier) Online(ctx context.Context, c *rollout.Canary) error {
 	var errs []error
 	asked := map[string]bool{}
@@ -99,18 +99,18 @@ func (q *Querier) Online(ctx context.Context, c *rollout.Canary) error {
 	return errors.Join(errs...)
 }
 
-// Close ends idle connections.
+// Close closes idle connections.
 func (q *Querier) Close() { q.pool.Close() }
 
-// An endpoint is where a metric is asked.
+// An endpoint is the provider and the query of a metric.
 type endpoint struct {
 	Provider
-	name      string // what errors call it
+	name      string // for errors
 	namespace string // of its Secret
-	query     string // "" where it is the metric's
+	query     string // of the template, "" without one
 }
 
-// endpointOf returns where a metric is asked.
+// endpointOf returns the endpoint of a metric.
 func (q *Querier) endpointOf(c *rollout.Canary, m rollout.Metric) (endpoint, error) {
 	if ref := m.TemplateRef; ref != nil {
 		want := cmp.Or(ref.Namespace, c.Namespace()) + "/" + ref.Name
@@ -137,14 +137,14 @@ func (q *Querier) endpointOf(c *rollout.Canary, m rollout.Metric) (endpoint, err
 	return e, nil
 }
 
-// A noValue says why there is no value.
+// A noValue is an error that wraps [rollout.ErrNoValues] and says why there is no value.
 type noValue string
 
 func (e noValue) Error() string { return rollout.ErrNoValues.Error() + ": " + string(e) }
 func (e noValue) Unwrap() error { return rollout.ErrNoValues }
 
-// wrap says where err comes from. The text is one line, without credentials
-// and control characters.
+// wrap adds the name of the endpoint to err, which may be nil. The text is one line,
+// without credentials and control characters.
 func (e endpoint) wrap(err error) error {
 	if err == nil {
 		return nil
@@ -155,13 +155,13 @@ func (e endpoint) wrap(err error) error {
 	return redact.Error(fmt.Errorf("%s: %w", e.name, err))
 }
 
-// An answer is what a server said, and what errors must not show of what it was shown.
+// An answer is the answer of a server, and the secrets sent to it, which errors must not show.
 type answer struct {
 	*notify.Answer
 	secrets []string
 }
 
-// fetch asks the endpoint for u. Errors show no secrets.
+// fetch gets u with the credentials of the endpoint. Errors show no secrets.
 func (q *Querier) fetch(ctx context.Context, e endpoint, u *url.URL) (answer, error) {
 	limit := cmp.Or(q.timeout, answerTimeout)
 	within, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
@@ -180,7 +180,7 @@ func (q *Querier) fetch(ctx context.Context, e endpoint, u *url.URL) (answer, er
 		return answer{}, err
 	}
 	to.Hidden = append(to.Hidden, notify.Credentials(e.Headers)...)
-	to.Hidden = append(to.Hidden, u.User.Username()) // which may be a token
+	to.Hidden = append(to.Hidden, u.User.Username()) // it may be a token
 	for name, values := range e.Headers {
 		if name = http.CanonicalHeaderKey(name); to.Header[name] == nil {
 			to.Header[name] = values
@@ -190,7 +190,7 @@ func (q *Querier) fetch(ctx context.Context, e endpoint, u *url.URL) (answer, er
 		to.Header.Set("Accept", "application/json")
 	}
 	a, err := to.Send(within, http.MethodGet, to.Header, nil, maxAnswer)
-	if err == nil && a.Status < http.StatusBadRequest { // whatever came of what another status says
+	if err == nil && a.Status < http.StatusBadRequest { // the body of another status is only for an error text
 		switch to, _, _ := strings.Cut(a.Header.Get("Location"), "?"); {
 		case a.Status >= 300 && to != "":
 			err = fmt.Errorf("redirect to %s refused: give the address that answers", to)
@@ -206,8 +206,8 @@ func (q *Querier) fetch(ctx context.Context, e endpoint, u *url.URL) (answer, er
 	return answer{a, to.Hidden}, redact.Error(err, to.Hidden...)
 }
 
-// quiet returns err, which may repeat what the server said, bounded and without
-// what the server was shown.
+// quiet returns err, which may repeat text of the server, bounded and without the
+// secrets sent to the server.
 func (a answer) quiet(err error) error {
 	if _, none := errors.AsType[noValue](err); none || err == nil {
 		return err
@@ -215,5 +215,5 @@ func (a answer) quiet(err error) error {
 	return errors.New(shown(err.Error(), a.secrets))
 }
 
-// shown returns the beginning of text that came from elsewhere, for an error.
+// shown returns the beginning of a remote text, redacted, for an error.
 func shown(text string, secrets []string) string { return redact.Excerpt(text, maxShown, secrets...) }

@@ -12,13 +12,13 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// values are what the placeholders of a query stand for.
+// values holds the values of the placeholders of a query.
 type values struct {
 	words     map[string]string // by placeholder
 	variables map[string]string
 }
 
-// valuesOf returns those of a metric of a canary.
+// valuesOf returns the values for a metric of a canary.
 func valuesOf(c *rollout.Canary, m rollout.Metric) values {
 	target := c.Spec.TargetRef.Name
 	return values{map[string]string{
@@ -32,7 +32,7 @@ func valuesOf(c *rollout.Canary, m rollout.Metric) values {
 	}, m.TemplateVariables}
 }
 
-// span writes a time span as Prometheus does, one minute when there is none.
+// span formats a duration as Prometheus does. It returns one minute unless d is positive.
 func span(d time.Duration) string {
 	if d <= 0 {
 		d = time.Minute
@@ -50,7 +50,7 @@ func span(d time.Duration) string {
 	return cmp.Or(text, "1ms")
 }
 
-// functions returns what may stand in placeholders. Each value goes through escape.
+// functions returns the functions that placeholders may call. Each value is passed to escape.
 func (v values) functions(escape func(string) string) template.FuncMap {
 	variables := map[string]string{}
 	for key, value := range v.variables {
@@ -72,8 +72,8 @@ func (v values) functions(escape func(string) string) template.FuncMap {
 	return all
 }
 
-// queries are what may stand in queries: nothing that repeats, and nothing that makes long
-// texts of short ones.
+// queries is the placeholder language of queries. It has no loops and no function that
+// makes a long text from a short one.
 var queries = placeholder.Language{
 	Name: "queries", Hint: "placeholders are name, namespace, target, service, ingress, route, interval and variables",
 	Builtin: []string{"and", "or", "not", "eq", "ne"}, Functions: valuesOf(new(rollout.Canary), rollout.Metric{}).functions(verbatim), Maps: []string{"variables"},
@@ -81,7 +81,7 @@ var queries = placeholder.Language{
 
 func verbatim(s string) string { return s }
 
-// checkQuery judges a query that must not be empty.
+// checkQuery validates a query that must not be empty.
 func checkQuery(text string) error {
 	if strings.TrimSpace(text) == "" {
 		return errors.New("is required")
@@ -89,13 +89,13 @@ func checkQuery(text string) error {
 	return parseQuery(text)
 }
 
-// parseQuery returns what is wrong with a query.
+// parseQuery returns an error unless the placeholders of a query are valid.
 func parseQuery(text string) error {
 	_, err := queries.Parse(text)
 	return err
 }
 
-// render fills in the placeholders of a query. Each value goes through escape.
+// render fills in the placeholders of a query. Each value is passed to escape.
 func render(text string, v values, escape func(string) string) (string, error) {
 	return queries.Expand(text, nil, v.functions(escape))
 }

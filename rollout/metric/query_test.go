@@ -10,7 +10,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/metric"
 )
 
-// asked returns what a Prometheus is asked for a query of a metric, or the error.
+// asked returns the query that Prometheus receives for a metric, or the error.
 func asked(t *testing.T, c *rollout.Canary, m rollout.Metric) (string, error) {
 	t.Helper()
 	p := serve(t, says(200, vector("1")))
@@ -78,7 +78,7 @@ func TestPlaceholders(t *testing.T) {
 	}
 }
 
-// A short query does not become a long one.
+// A short query cannot expand to a long one.
 func TestQueryThatGrows(t *testing.T) {
 	m := rollout.Metric{Query: strings.Repeat("{{ variables.a }}", 1000), TemplateVariables: map[string]string{"a": strings.Repeat("x", 1<<20)}}
 	if _, err := asked(t, canary(nil), m); err == nil || !strings.Contains(err.Error(), "longer than 64 KiB") {
@@ -98,7 +98,7 @@ func TestInterval(t *testing.T) {
 	}
 }
 
-// The queries of the metrics that need none, for each provider.
+// TestBuiltin checks the builtin queries of each provider.
 func TestBuiltin(t *testing.T) {
 	tests := map[string]struct{ rate, duration string }{
 		"istio": {
@@ -135,7 +135,7 @@ func TestBuiltin(t *testing.T) {
 	}
 }
 
-// A name cannot end the string that it stands in.
+// A name cannot end the string literal that contains it.
 func TestBuiltinQuotes(t *testing.T) {
 	c := canary(func(c *rollout.Canary) {
 		c.Spec.Provider, c.Spec.TargetRef.Name = "istio", `a"} or vector(100) or x{y="\`
@@ -170,7 +170,7 @@ func TestWhereAMetricIsAsked(t *testing.T) {
 	}
 }
 
-// Each way in which a metric cannot be asked, with what to do.
+// The error of each metric that cannot be queried says what to do.
 func TestMetricsThatCannotBeAsked(t *testing.T) {
 	tpl, ref := template(metric.Provider{Type: "datadog", Address: "http://h"}, "up")
 	empty, _ := template(metric.Provider{Type: "http", Region: "eu"}, "")

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A Template is a query and the provider it is asked of: a document of kind
-// MetricTemplate.
+// A Template is a document of kind MetricTemplate: a query and the provider that
+// answers it.
 type Template struct {
 	APIVersion string           `json:"apiVersion"`
 	Kind       string           `json:"kind"`
@@ -21,20 +21,20 @@ type Template struct {
 	Spec       TemplateSpec     `json:"spec"`
 }
 
-// A TemplateSpec is what a [Template] says.
+// A TemplateSpec is the specification of a [Template].
 type TemplateSpec struct {
 	Provider Provider `json:"provider,omitzero"`
 	Query    string   `json:"query,omitempty"`
 }
 
-// A Provider is where a query is asked, and how.
+// A Provider is the server or program that answers a query.
 type Provider struct {
 	Type               string              `json:"type,omitempty"` // prometheus (default), http or exec
 	Address            string              `json:"address,omitempty"`
 	SecretRef          *rollout.SecretRef  `json:"secretRef,omitempty"`
 	InsecureSkipVerify bool                `json:"insecureSkipVerify,omitempty"` // certificates are not verified
 	Headers            map[string][]string `json:"headers,omitempty"`
-	Region             string              `json:"region,omitempty"` // of providers that are not supported
+	Region             string              `json:"region,omitempty"` // used only by unsupported providers
 }
 
 // The types of providers.
@@ -44,19 +44,20 @@ const (
 	typeExec       = "exec"
 )
 
-// kindOf returns the type of the provider, with its default.
+// kindOf returns the type of the provider, by default prometheus.
 func (p Provider) kindOf() string { return cmp.Or(p.Type, typePrometheus) }
 
-// String names the provider in errors: its type and its address, without credentials.
+// String returns the type and the address of the provider, without credentials.
 func (p Provider) String() string {
 	return strings.TrimSpace(p.kindOf() + " " + shown(p.Address, nil))
 }
 
-// Decode reads the MetricTemplate documents of a stream of YAML documents or
-// JSON values, of the groups [rollout.Group] and [rollout.ReferenceGroup], version v1beta1.
-// Documents of other kinds are skipped. The error joins what is wrong, each
-// with its place, templates with providers that are not supported and others of the
-// same name among that; good templates are returned all the same.
+// Decode reads the MetricTemplate documents of the groups [rollout.Group] and
+// [rollout.ReferenceGroup], version v1beta1, from a stream of YAML documents or JSON
+// values. Documents of other kinds are skipped. The error joins all defects, each
+// with its position; unsupported providers and duplicate names are defects.
+// Templates without defects are returned with the error. File is the name of the
+// stream in errors.
 func Decode(file string, r io.Reader) ([]*Template, error) {
 	manifest := document.Manifest{Kind: "MetricTemplate", Groups: []string{rollout.Group, rollout.ReferenceGroup}, Version: "v1beta1", Namespace: rollout.DefaultNamespace}
 	return document.DecodeAll(file, r, manifest, (*Template).check)
@@ -67,14 +68,14 @@ func (t *Template) namespace() string { return cmp.Or(t.Metadata.Namespace, roll
 // name returns NAMESPACE/NAME.
 func (t *Template) name() string { return t.namespace() + "/" + t.Metadata.Name }
 
-// Check returns what is wrong with the template, joined, each with its field.
+// Check returns the defects of the template, joined, each with its field.
 func (t *Template) Check() error {
 	var found document.Findings
 	t.check(&found)
 	return errors.Join(found.ErrorsFor("")...)
 }
 
-// check adds to found what is wrong with the template.
+// check adds the defects of the template to found.
 func (t *Template) check(found *document.Findings) {
 	p, kind := t.Spec.Provider, t.Spec.Provider.kindOf()
 	found.Check("metadata.name", document.CheckName(t.Metadata.Name))
@@ -105,8 +106,8 @@ func (t *Template) check(found *document.Findings) {
 	found.AddIf(exec && p.SecretRef != nil, "spec.provider.secretRef", foreign, kind)
 }
 
-// checkAddress judges the address of a provider; with placeholders it may have
-// them behind its host.
+// checkAddress validates the address of a provider. If placeholders is true, the
+// address may have placeholders after its host.
 func checkAddress(address string, placeholders bool) error {
 	scheme, rest, _ := strings.Cut(address, "://")
 	host, _, path := strings.Cut(rest, "/")
@@ -126,7 +127,7 @@ func checkAddress(address string, placeholders bool) error {
 	return err
 }
 
-// parseAddress reads the URL of a server. The error does not show it.
+// parseAddress parses the URL of a server. The error does not show the URL.
 func parseAddress(address string) (*url.URL, error) {
 	u, err := notify.ParseURL(address)
 	if err == nil && u.Fragment != "" {

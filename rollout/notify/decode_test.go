@@ -61,7 +61,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestDecodeDefects names the place of what is wrong, and shows no address.
+// TestDecodeDefects checks that errors name the position of a defect and show no address.
 func TestDecodeDefects(t *testing.T) {
 	const head = "apiVersion: flagger.app/v1beta1\nkind: AlertProvider\nmetadata: {name: a}\n"
 	for text, want := range map[string]string{

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/notify"
 )
 
-// A recorder is a service that keeps what it is told.
+// A recorder is a server that records requests.
 type recorder struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -68,7 +68,7 @@ func event(n int64, alert rollout.Severity) rollout.Event {
 	return rollout.Event{Code: "x", Message: fmt.Sprintf("podinfo.test event %d", n), Name: "podinfo", Namespace: "test", Phase: rollout.Progressing, Sequence: n, Alert: alert}
 }
 
-// TestSeverity checks which alerts pass each filter, in order.
+// TestSeverity checks which alerts pass each filter, and their order.
 func TestSeverity(t *testing.T) {
 	for severity, want := range map[rollout.Severity]string{"": "2 3 4", rollout.Info: "2 3 4", rollout.Warn: "3 4", rollout.Error: "4"} {
 		server := record(t, nil)
@@ -91,7 +91,7 @@ func TestSeverity(t *testing.T) {
 	}
 }
 
-// TestStart names what is wrong before anything is posted.
+// TestStart checks that Start reports defects before anything is posted.
 func TestStart(t *testing.T) {
 	ref := func(name string) rollout.Alert {
 		return rollout.Alert{Name: "a", ProviderRef: rollout.ObjectRef{Name: name}}
@@ -123,8 +123,8 @@ func TestStart(t *testing.T) {
 	testenv.Equal(t, d.Close(context.Background()), nil)
 }
 
-// TestBoth tells an event to a webhook and an alert to a service, with the settings of the canary
-// at its beginning only.
+// TestBoth sends events to a webhook and alerts to a service. Only the first alerts show the
+// settings of the canary.
 func TestBoth(t *testing.T) {
 	hook, chat := record(t, nil), record(t, nil)
 	c := canary(rollout.Alert{Name: "a", ProviderRef: rollout.ObjectRef{Name: "msteams"}})
@@ -150,7 +150,7 @@ func TestBoth(t *testing.T) {
 	testenv.Equal(t, strings.Join(facts, ","), "5,0,0", "fields")
 }
 
-// TestFields: alerts of the beginning show the strategy of the canary.
+// TestFields checks that the first alerts show the strategy of the canary.
 func TestFields(t *testing.T) {
 	for want, s := range map[string]rollout.Settings{
 		`{"name":"Traffic routing","value":"Weight step: 10 max: 50"}]`:      {StepWeight: 10, MaxWeight: 50},
@@ -174,7 +174,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// alert tells the provider alerts of a canary, and returns what is reported, and the end. What fails is not tried again.
+// alert sends alerts to the provider, and returns the reports and the error of Close. It does not retry.
 func alert(t *testing.T, c *rollout.Canary, p *notify.Provider, secrets rollout.Secrets, events ...rollout.Event) (reports []string, err error) {
 	t.Helper()
 	c.Spec.Analysis.Alerts = []rollout.Alert{{Name: "a", ProviderRef: rollout.ObjectRef{Name: p.Metadata.Name}}}
@@ -185,7 +185,7 @@ func tell(t *testing.T, c notify.Config, events ...rollout.Event) (reports []str
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	c.Timeout = time.Hour // however slow this machine is
+	c.Timeout = time.Hour // never expires, even on a slow machine
 	c.Report = func(err error) {
 		if reports = append(reports, err.Error()); strings.Contains(err.Error(), "it is tried again") {
 			cancel()

@@ -1,24 +1,24 @@
-// Package notify tells people and programs what an analysis does: alerts go to
-// chat services, events to webhooks of type event (specification, "Events").
+// Package notify sends the events of an analysis: alerts to chat services, and all
+// events to webhooks of type event (specification, "Events").
 //
-// A [Dispatcher] is the [rollout.Sink] that does both. Its rules:
+// A [Dispatcher] is the [rollout.Sink] that sends both:
 //
 //   - Emit returns at once: a receiver that hangs delays neither the analysis
 //     nor another receiver.
-//   - Each receiver is told in order, and at least once.
-//   - A delivery that failed and may succeed later is repeated after 1s, 2s, 4s and so
-//     on up to 30s, or as long as the receiver asks for, at most 1m, each time plus up to
-//     a tenth of that. It is given up 5m after the first attempt.
-//   - 256 events wait for a receiver. When there are more, the oldest of the least
-//     severe is dropped.
-//   - Every loss is reported, the next event that is delivered says how many events were
-//     lost, and Close returns their number.
+//   - Each receiver gets events in order, and each event at least once.
+//   - A failed delivery that may succeed later is retried after 1s, 2s, 4s and so on up
+//     to 30s, or after the time that the receiver asks for, at most 1m; up to a tenth is
+//     added to each wait. The dispatcher gives up 5m after the first attempt.
+//   - At most 256 events wait for a receiver. If there are more, the oldest of the least
+//     severe ones is dropped.
+//   - Every loss is reported, the next delivered event has the number of lost events,
+//     and Close returns their total.
 //   - After Close no goroutine is left.
 //
-// Text from elsewhere, such as the answer of a webhook, is shown as text: it mentions
-// no user, links nothing under another name, has no control characters, and is at most
-// 2000 characters long. The address of a service and its token are secrets: errors
-// show a scheme and a host.
+// Remote text, such as the answer of a webhook, is shown as plain text: it cannot
+// mention users or hide the target of a link, has no control characters, and is at
+// most 2000 characters long. The address of a service and its token are secrets:
+// errors show only a scheme and a host.
 package notify
 
 import (
@@ -42,35 +42,35 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A Config says which receivers are told what. Only Canary is required.
+// A Config lists the receivers of a [Dispatcher]. Only Canary is required.
 type Config struct {
 	Canary    *rollout.Canary
 	Providers []*Provider // that the alerts of the canary may refer to
-	EventURL  string      // is told all events when the canary has no webhook of type event
+	EventURL  string      // receives all events if the canary has no webhook of type event
 	Cluster   string      // shown in alerts
 
-	// Caller posts events. Alerts use its Secrets and its Proxy too. Nil: one without both.
+	// Caller posts events. Alerts use its Secrets and its Proxy too. Nil: a Caller without either.
 	Caller  *rollout.Caller
 	Timeout time.Duration // of one post of an alert, default 5s
 
-	// Report is told of each event that a receiver could not be told at the first
-	// attempt, and of events that are lost. Several goroutines may call it at once, and
-	// deliveries wait for it. Nil for nothing.
+	// Report is called for each event whose first delivery attempt failed, and for lost
+	// events. Several goroutines may call it at once, and deliveries wait until it
+	// returns. Nil for no reports.
 	Report func(error)
 }
 
-// A Dispatcher tells receivers the events of an analysis. It is safe for concurrent use.
+// A Dispatcher sends the events of an analysis to receivers. It is safe for concurrent use.
 type Dispatcher struct {
 	config Config
 	queues notify.Dispatcher[rollout.Event]
-	pool   notify.Pool // of alerts
+	pool   notify.Pool // connections for alerts
 }
 
 var _ rollout.Sink = (*Dispatcher)(nil)
 
-// Start checks c and returns a dispatcher for it. It posts nothing, but it
-// reads the Secrets of the providers, for ctx. The error joins what would make
-// each delivery fail. The owner of the dispatcher calls Close.
+// Start checks c and starts a dispatcher for it. It posts nothing, but it reads the
+// Secrets of the providers, which ctx can cancel. The error joins the defects that
+// would make every delivery fail. The caller must call Close.
 func Start(ctx context.Context, c Config) (*Dispatcher, error) {
 	c.Caller = cmp.Or(c.Caller, new(rollout.Caller))
 	d := &Dispatcher{config: c}
@@ -103,18 +103,18 @@ func Start(ctx context.Context, c Config) (*Dispatcher, error) {
 	return d, nil
 }
 
-// rank orders severities. Events that are no alerts are below them.
+// rank orders severities. Events without an alert rank lowest.
 var rank = map[rollout.Severity]int{rollout.Info: 1, rollout.Warn: 2, rollout.Error: 3}
 
-// Emit queues event for each receiver that is to be told. It does not wait, and
-// ctx does not end the delivery. An event after Close is lost.
+// Emit queues event for each receiver of its severity. It does not wait, and ctx
+// does not cancel the delivery. An event emitted after Close is lost.
 func (d *Dispatcher) Emit(_ context.Context, event rollout.Event) {
 	d.queues.Emit(event, fmt.Sprintf("event %d (%s)", event.Sequence, event.Code), rank[event.Alert])
 }
 
-// Close delivers what is queued, until ctx ends. What waits for another attempt has
-// it at once, and further attempts from 1s on. The error says for each receiver how many
-// events were lost since Start.
+// Close delivers the queued events until ctx ends. It retries events that wait for
+// another attempt at once, and then with waits from 1s on. The error says for each
+// receiver how many events were lost since Start.
 func (d *Dispatcher) Close(ctx context.Context) error {
 	defer d.config.Caller.Close()
 	defer d.pool.Close()
@@ -125,8 +125,8 @@ func (d *Dispatcher) add(kind, name string, least int, deliver func(ctx context.
 	d.queues.Receivers = append(d.queues.Receivers, &notify.Receiver[rollout.Event]{Name: fmt.Sprintf("%s %q", kind, name), Least: least, Deliver: deliver})
 }
 
-// tell posts an event to a webhook of type event. The number of lost events is among the
-// metadata, unless the webhook uses that key.
+// tell posts an event to a webhook of type event. The metadata has the number of lost
+// events, unless the webhook uses that key.
 func (d *Dispatcher) tell(ctx context.Context, hook rollout.Hook, event rollout.Event, lost int) error {
 	if lost > 0 {
 		metadata := map[string]string{"eventsLost": strconv.Itoa(lost)}
@@ -167,7 +167,7 @@ func (d *Dispatcher) alert(ctx context.Context, alert rollout.Alert) error {
 		return fmt.Errorf("alert provider %s: %w", p, err)
 	}
 	d.add("alert", alert.Name, least, func(ctx context.Context, event rollout.Event, lost int) error {
-		ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, notify.Timeout)) // of the Secrets as well
+		ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, notify.Timeout)) // includes reading the Secrets
 		defer cancel()
 		m := message{Event: event, Lost: lost}
 		switch event.Code {
@@ -182,7 +182,7 @@ func (d *Dispatcher) alert(ctx context.Context, alert rollout.Alert) error {
 	return nil
 }
 
-// webhook returns where alerts are posted, and how.
+// webhook returns the webhook that alerts are posted to.
 func (p *Provider) webhook() *notify.Webhook {
 	spec := &p.Spec
 	w := &notify.Webhook{URL: spec.Address, Proxy: spec.Proxy, Prefix: "spec.", URLField: "address"}
@@ -201,7 +201,8 @@ func (p *Provider) webhook() *notify.Webhook {
 	return w
 }
 
-// token sends the token of a Secret, which has another key in some releases of the reference.
+// token sets the bearer token of a Secret. The key apiToken is that of some releases of the
+// reference implementation.
 func token(r secret.Reader, header http.Header) error {
 	token, err := r.Text([]string{"token", "apiToken"})
 	if token != "" {
@@ -210,14 +211,14 @@ func token(r secret.Reader, header http.Header) error {
 	return err
 }
 
-// post posts an alert: one attempt.
+// post makes one attempt to post an alert.
 func (p *Provider) post(ctx context.Context, hook *notify.Webhook, m message) error {
 	t, err := hook.Target(ctx)
 	if err != nil {
 		return err
 	}
 	if p.Spec.Type == Discord && !strings.HasSuffix(t.URL.Path, "/slack") {
-		t.URL.Path = cmp.Or(t.URL.Path, "/") // or it would begin without
+		t.URL.Path = cmp.Or(t.URL.Path, "/") // without it, the joined path would not begin with a slash
 		t.URL = t.URL.JoinPath("slack")
 	}
 	body, err := p.Spec.payload(t.URL, m)
@@ -231,7 +232,7 @@ func (p *Provider) post(ctx context.Context, hook *notify.Webhook, m message) er
 	return accepted(answer)
 }
 
-// accepted returns what Slack's API says in answers of status 200.
+// accepted returns the error that the API of Slack reports in an answer with status 200.
 func accepted(answer []byte) error {
 	var said struct {
 		OK    *bool  `json:"ok"`

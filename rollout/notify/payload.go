@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	maxText  = 2000 // characters of a text as they are posted: below the limit of every service
-	maxField = 250  // characters of a name, and of the value of a field
+	maxText  = 2000 // characters of a posted text: below the limit of every service
+	maxField = 250  // characters of a name or the value of a field
 	gap      = "\u200b"
 )
 
-// A message is an alert for people.
+// A message is an alert.
 type message struct {
 	rollout.Event
 	Fields []field `json:"fields,omitempty"`
-	Lost   int     `json:"lost,omitempty"` // events before this one that the receiver was not told
+	Lost   int     `json:"lost,omitempty"` // number of lost events before this one
 
 	service
 	spec *ProviderSpec
@@ -37,19 +37,19 @@ type field struct {
 	Value string `json:"value"`
 }
 
-// A service is how one type of provider is spoken to.
+// A service holds the message format of one type of provider.
 type service struct {
 	payload     func(*message) any
-	escape      *strings.Replacer // makes the text by which the service shows a text
-	calm, alarm string            // colours of alerts that are no errors, and of errors
+	escape      *strings.Replacer // escapes a text so that the service shows it literally
+	calm, alarm string            // colours of other alerts, and of errors
 }
 
 var (
-	// Slack interprets nothing that does not begin with one of these three, but for bold, italics and the like.
+	// Apart from bold, italics and the like, Slack interprets only text that begins with one of these three.
 	entities = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
-	// A space without width takes mentions, entities and links apart, where there are no escapes, or not in all versions.
+	// A zero-width space breaks mentions, entities and links, for services without escapes in all versions.
 	gaps   = strings.NewReplacer("<", "<"+gap, "@", "@"+gap, "&", "&"+gap, "](", "]"+gap+"(")
-	card   = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "](", "]"+gap+"(") // Markdown with HTML in it
+	card   = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "](", "]"+gap+"(") // Markdown with HTML
 	markup = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
 	plain  = strings.NewReplacer()
 )
@@ -63,13 +63,13 @@ var services = map[Type]service{
 	Generic: {generic, plain, "", ""},
 }
 
-// workflow is for workflows of MS Teams, which replaced the connectors that take message cards.
+// workflow is the format for workflows of MS Teams, which replaced the connectors that take message cards.
 var workflow = service{adaptive, gaps, "Good", "Attention"}
 
-// workflows are the hosts of workflows.
+// workflows lists the suffixes of the hosts of workflows.
 var workflows = []string{".logic.azure.com", ".logic.azure.us", ".logic.azure.cn", ".powerplatform.com", ".powerautomate.com"}
 
-// payload returns what is posted to u for m.
+// payload returns the body to post to u for m.
 func (p *ProviderSpec) payload(u *url.URL, m message) ([]byte, error) {
 	s := services[p.Type]
 	if p.Type == MSTeams && slices.ContainsFunc(workflows, func(host string) bool { return strings.HasSuffix(strings.ToLower(u.Hostname()), host) }) {
@@ -132,7 +132,7 @@ func chat(m *message) any {
 	return object{"cards": []object{{"header": header, "sections": sections}}}
 }
 
-// generic is the event as JSON.
+// generic returns the event itself, with its texts redacted and bounded.
 func generic(m *message) any {
 	m.Message, m.Reason = m.fit(m.Message, maxText), m.fit(m.Reason, maxText)
 	for _, name := range []*string{&m.Name, &m.Namespace, &m.Checksum, &m.Hook} {
@@ -141,7 +141,7 @@ func generic(m *message) any {
 	return m
 }
 
-// text returns what the message says. What was lost is told behind the text, whatever its length.
+// text returns the text of the message. The number of lost events follows even a text that is cut.
 func (m *message) text() string {
 	text, lost := m.Message, ""
 	if m.Reason != "" && !strings.Contains(text, m.Reason) {
@@ -165,7 +165,7 @@ func (m *message) colour() string {
 	return m.calm
 }
 
-// fit returns text without credentials, as the service shows it, and at most limit characters of that.
+// fit returns text without credentials, escaped for the service, and cut to at most limit characters.
 func (m *message) fit(text string, limit int) string {
 	text = redact.String(text)
 	shown := m.escape.Replace(text)
@@ -177,7 +177,7 @@ func (m *message) fit(text string, limit int) string {
 	return m.escape.Replace(string(runes[:n])) + "…"
 }
 
-// fieldsOf returns the settings of a canary that alerts show. Cluster is left out when it is "".
+// fieldsOf returns the settings of a canary that alerts show. Cluster is left out if it is "".
 func fieldsOf(canary *rollout.Canary, cluster string) []field {
 	var list []field
 	if cluster != "" {
@@ -195,7 +195,7 @@ func fieldsOf(canary *rollout.Canary, cluster string) []field {
 	return list
 }
 
-// routing says how the canary gets its traffic, "" when it gets none.
+// routing returns how the canary gets its traffic as text, "" if it gets none.
 func routing(canary *rollout.Canary) string {
 	s := &canary.Spec.Analysis
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A Type is that of the service of a provider.
+// A Type is the type of the service of a provider.
 type Type string
 
 // The types of services.
@@ -24,7 +24,7 @@ const (
 	Generic Type = "generic" // the event as JSON
 )
 
-// A Provider is an AlertProvider manifest: where alerts are posted.
+// A Provider is an AlertProvider manifest: a service that alerts are posted to.
 type Provider struct {
 	APIVersion string           `json:"apiVersion"`
 	Kind       string           `json:"kind"`
@@ -32,28 +32,28 @@ type Provider struct {
 	Spec       ProviderSpec     `json:"spec"`
 }
 
-// A ProviderSpec says where alerts are posted, and how.
+// A ProviderSpec defines how alerts are posted to a service.
 type ProviderSpec struct {
 	Type     Type   `json:"type"`
-	Channel  string `json:"channel,omitempty"`  // default general; of slack, discord and rocket
+	Channel  string `json:"channel,omitempty"`  // default general; for slack, discord and rocket
 	Username string `json:"username,omitempty"` // default headgate
-	Address  string `json:"address,omitempty"`  // URL; the key address of the Secret counts before it
+	Address  string `json:"address,omitempty"`  // URL; the key address of the Secret takes precedence
 	Proxy    string `json:"proxy,omitempty"`    // URL
 
 	// SecretRef names a Secret in the namespace of the provider, with the keys
 	// address (a URL) and, for slack and generic, token.
 	SecretRef *rollout.SecretRef `json:"secretRef,omitempty"`
 
-	// CertSecretRef names a Secret with ca.crt, tls.crt and tls.key: extension of headgate.
+	// CertSecretRef names a Secret with ca.crt, tls.crt and tls.key. It is an extension of headgate.
 	CertSecretRef *rollout.SecretRef `json:"certSecretRef,omitempty"`
 }
 
-// String returns the name of the provider as alerts refer to it.
+// String returns NAMESPACE/NAME of the provider.
 func (p *Provider) String() string { return p.namespace() + "/" + p.Metadata.Name }
 
 func (p *Provider) namespace() string { return cmp.Or(p.Metadata.Namespace, rollout.DefaultNamespace) }
 
-// check adds to found what is wrong with the provider.
+// check adds the defects of the provider to found.
 func (p *Provider) check(found *document.Findings) {
 	found.Check("metadata.name", document.CheckName(p.Metadata.Name))
 	found.Check("metadata.namespace", document.CheckNamespace(p.namespace()))
@@ -63,10 +63,10 @@ func (p *Provider) check(found *document.Findings) {
 }
 
 // Decode reads the AlertProvider manifests (flagger.app/v1beta1 or
-// rollout.headgate.dev/v1beta1) of a stream of YAML documents or JSON
-// values; documents of other kinds are skipped. It is strict: unknown fields and
-// values of the wrong type are errors. The error joins what is wrong; the providers are those in which nothing is.
-// File is the name that errors have.
+// rollout.headgate.dev/v1beta1) from a stream of YAML documents or JSON values;
+// documents of other kinds are skipped. It is strict: unknown fields and values of
+// the wrong type are errors. The error joins all defects; providers without defects
+// are returned with it. File is the name of the stream in errors.
 func Decode(file string, r io.Reader) ([]*Provider, error) {
 	kind := document.Manifest{Kind: "AlertProvider", Groups: []string{rollout.Group, rollout.ReferenceGroup}, Version: "v1beta1", Namespace: rollout.DefaultNamespace}
 	return document.DecodeAll(file, r, kind, func(p *Provider, found *document.Findings) {

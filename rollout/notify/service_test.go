@@ -24,7 +24,7 @@ const (
 	token   = "xoxb-canary-TOKEN-value"
 )
 
-// secretsIn hands out Secrets of the namespace test.
+// secretsIn returns a function that has the Secrets of the namespace test.
 func secretsIn(secrets map[string]map[string]string) rollout.Secrets {
 	return func(_ context.Context, namespace, name string) (map[string][]byte, error) {
 		if secrets[name] == nil || namespace != "test" {
@@ -38,7 +38,7 @@ func secretsIn(secrets map[string]map[string]string) rollout.Secrets {
 	}
 }
 
-// TestCredentials checks what each service is shown of a Secret.
+// TestCredentials checks which values of a Secret each service gets.
 func TestCredentials(t *testing.T) {
 	for _, kind := range kinds {
 		for _, key := range []string{"token", "apiToken"} {
@@ -63,7 +63,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestDiscordAddress appends to the path once, and keeps what is escaped.
+// TestDiscordAddress checks that the suffix is appended to the path once, and that escapes are kept.
 func TestDiscordAddress(t *testing.T) {
 	for address, want := range map[string]string{
 		"/api/webhooks/1/k":                  "/api/webhooks/1/k/slack",
@@ -79,7 +79,7 @@ func TestDiscordAddress(t *testing.T) {
 	}
 }
 
-// TestSlackSaysNo: the API of Slack answers 200 to what it does not accept.
+// TestSlackSaysNo checks refusals of the API of Slack, which answers 200 to messages that it does not accept.
 func TestSlackSaysNo(t *testing.T) {
 	for answer, want := range map[string]string{
 		`{"ok":true}`: "", `ok`: "", `{}`: "",
@@ -87,7 +87,7 @@ func TestSlackSaysNo(t *testing.T) {
 		`{"ok":false,"error":"ratelimited"}`:          "it is tried again: alert provider test/slack: the message was not accepted: ratelimited",
 		"{\"ok\":false,\"error\":\"\\u001b[31m<x>\"}": "the message was not accepted: <x>",
 	} {
-		for _, ref := range []*rollout.SecretRef{nil, {Name: "chat"}} { // without a token as well: not_authed
+		for _, ref := range []*rollout.SecretRef{nil, {Name: "chat"}} { // without a token, the API answers not_authed
 			server := record(t, func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(answer)) })
 			p := provider(notify.Slack, server.URL)
 			p.Spec.SecretRef = ref
@@ -99,7 +99,7 @@ func TestSlackSaysNo(t *testing.T) {
 	}
 }
 
-// TestAlertFails: a report names the alert, the event, the provider, and of its address scheme and host.
+// TestAlertFails checks that a report names the alert, the event, the provider, and only scheme and host of its address.
 func TestAlertFails(t *testing.T) {
 	server := record(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no "+r.URL.Path+" "+r.Header.Get("Authorization"), http.StatusForbidden)
@@ -121,7 +121,7 @@ func TestAlertFails(t *testing.T) {
 	}
 }
 
-// TestEventURL is for canaries without webhooks of type event.
+// TestEventURL checks that the URL for events is used only for canaries without webhooks of type event.
 func TestEventURL(t *testing.T) {
 	for hooks, want := range map[string]string{"": "/global", "own": "/own", "own other": "/own /other"} {
 		server := record(t, nil)
@@ -149,7 +149,7 @@ func TestEventURL(t *testing.T) {
 	}
 }
 
-// TestLostKey tells of losses in the metadata, and leaves those of the webhook alone.
+// TestLostKey checks that the metadata has the number of lost events, and that keys of the webhook are kept.
 func TestLostKey(t *testing.T) {
 	for _, test := range []struct {
 		own  map[string]string
@@ -184,7 +184,7 @@ func TestLostKey(t *testing.T) {
 	}
 }
 
-// TestEventAsksToWait: a webhook of type event is called again when it asks to be.
+// TestEventAsksToWait checks that a webhook of type event is called again after the time that it asks for.
 func TestEventAsksToWait(t *testing.T) {
 	var times []time.Time
 	again := make(chan struct{})
@@ -205,7 +205,7 @@ func TestEventAsksToWait(t *testing.T) {
 	}
 }
 
-// TestEventSecretsStay: an address for events may hold a key, like one for alerts.
+// TestEventSecretsStay checks that no report shows keys in an address for events.
 func TestEventSecretsStay(t *testing.T) {
 	server := record(t, func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 const hostile = "approve: <!channel> <@U123> @everyone @here <b>bold</b> & &lt;!here&gt; [click](https://evil.example/?a=b) <https://evil.example|docs>\n\x1b[31mred\x00\u202e\xff \"quote\""
 
-// alerts are what the services are told in the golden files.
+// alerts lists the alerts of the golden files.
 var alerts = []struct {
 	name  string
 	event rollout.Event
@@ -36,7 +36,7 @@ var alerts = []struct {
 
 var kinds = []notify.Type{notify.Slack, notify.MSTeams, notify.Discord, notify.Rocket, notify.GChat, notify.Generic}
 
-// TestWire compares what is posted with the golden files, byte by byte.
+// TestWire compares the posted requests with the golden files byte by byte.
 func TestWire(t *testing.T) {
 	for _, kind := range append(kinds, "workflow") {
 		t.Run(string(kind), func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestWire(t *testing.T) {
 				e := a.event
 				e.Name, e.Namespace, e.Checksum, e.MaxWeight = "podinfo", "test", "5594979469", 50
 				e.Sequence, e.Time = int64(i+1), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-				if a.name == "finished" { // which tells that two were lost
+				if a.name == "finished" { // its message says that two were lost
 					lost := event(0, rollout.Info)
 					lost.Message = refused
 					events = append(events, lost, lost)
@@ -90,7 +90,7 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// TestLong posts reasons without end: each body stays below 28 KB, the least that a service takes.
+// TestLong posts very long reasons. Each body stays below 28 KB, the lowest limit of all services.
 func TestLong(t *testing.T) {
 	for _, kind := range kinds {
 		server := record(t, nil)
@@ -115,7 +115,7 @@ func TestLong(t *testing.T) {
 	}
 }
 
-// TestInterpreted: nothing that a service would interpret is left of a remote text.
+// TestInterpreted checks that remote text has no markup that a service would interpret.
 func TestInterpreted(t *testing.T) {
 	for kind, never := range map[notify.Type][]string{
 		notify.Slack:   {"<", ">", "& "},

@@ -21,12 +21,12 @@ var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 
 const minute = rollout.Duration(time.Minute)
 
-// A strategy is how the canary of the golden traces is rolled out, and the
-// ticks at which something can happen to it when nothing delays it.
+// A strategy is a rollout strategy of the golden traces, with the ticks at which its
+// events happen if nothing delays them.
 type strategy struct {
 	name                         string
-	mid, confirm, promoted, done int  // in the middle; confirm-promotion is asked; the primary is waited for; Succeeded
-	gated                        bool // confirm-traffic-increase is asked
+	mid, confirm, promoted, done int  // middle of the analysis; confirm-promotion call; wait for the primary; Succeeded
+	gated                        bool // calls confirm-traffic-increase
 	spec                         rollout.CanarySpec
 }
 
@@ -42,7 +42,7 @@ var strategies = []strategy{
 	{"skip-analysis", 2, 2, 2, 2, false, rollout.CanarySpec{SkipAnalysis: true, Analysis: rollout.Settings{StepWeight: 50, MaxWeight: 50}}},
 }
 
-// canary is the one of the golden traces: a webhook of each type, one metric.
+// canary returns the canary of the golden traces, with webhooks of all types but event and one metric.
 func (s strategy) canary(deadline rollout.Duration) *rollout.Canary {
 	lowest := 99.0
 	c := &rollout.Canary{Metadata: rollout.Metadata{Name: "podinfo", Namespace: "test"}, Spec: s.spec}
@@ -65,14 +65,14 @@ func (s strategy) canary(deadline rollout.Duration) *rollout.Canary {
 	return c
 }
 
-// A scenario is what happens to a rollout. In the script M, C, P and D stand
-// for the ticks of a strategy: mid, confirm, promoted, done; M+1 for the one after.
+// A scenario is a script of outcomes. In the script, M, C, P and D stand for the
+// ticks of a strategy: mid, confirm, promoted, done; M+1 is the tick after mid.
 type scenario struct {
 	name     string
 	script   string
 	deadline rollout.Duration // of every gate
-	gated    bool             // only where confirm-traffic-increase is asked
-	analysed bool             // only where there is an analysis
+	gated    bool             // only for strategies that call confirm-traffic-increase
+	analysed bool             // only for strategies with an analysis
 }
 
 var situations = []scenario{
@@ -158,7 +158,7 @@ func (s scenario) applies(to strategy) bool {
 	return (!s.gated || to.gated) && (!s.analysed || !to.spec.SkipAnalysis)
 }
 
-// lines are the outcomes of the script with the ticks of a strategy.
+// lines returns the outcomes of the script with the ticks of a strategy.
 func (s scenario) lines(of strategy) []string {
 	if s.script == "" {
 		return nil
@@ -195,8 +195,8 @@ func script(t *testing.T, lines []string) simulate.Script {
 	return s
 }
 
-// TestGolden compares the trace of each scenario with each strategy with the
-// one in testdata. The first lines of a trace are its script.
+// TestGolden compares the trace of each scenario and strategy with the trace in
+// testdata. The first lines of a trace are its script.
 func TestGolden(t *testing.T) {
 	for _, strategy := range strategies {
 		t.Run(strategy.name, func(t *testing.T) {
@@ -229,8 +229,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// golden is the script of a scenario and its trace. Ticks at the beginning and
-// at the end that are as those where all goes well are left out.
+// golden returns the script of a scenario and its trace. It leaves out ticks at the
+// beginning and at the end that equal those of a rollout without failures.
 func golden(t *testing.T, strategy strategy, s scenario) string {
 	t.Helper()
 	var b strings.Builder
@@ -280,10 +280,10 @@ func trace(t *testing.T, strategy strategy, deadline rollout.Duration, lines []s
 	return ticks
 }
 
-// number is that of a tick.
+// number returns the number of a tick.
 func number(tick string) string { return strings.SplitN(tick, " ", 2)[0] }
 
-// after is a tick without its number and its time.
+// after returns a tick without its number and its time.
 func after(tick string) string { return strings.SplitN(tick, " ", 3)[2] }
 
 var must = testenv.Must

@@ -12,27 +12,27 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A scriptedPorts is what the ports of an analysis look at and change. What the
-// script says nothing of goes well.
+// A scriptedPorts implements all ports of an analysis with outcomes of the script.
+// Operations that the script does not mention succeed.
 type scriptedPorts struct {
 	script Script
 	state
-	tick *Tick // under way: calls and events are recorded there
+	tick *Tick // the current tick, which records calls and events
 }
 
-// A state is what the ports changed.
+// A state is the state of the simulated traffic and target.
 type state struct {
 	routes  rollout.Routes
 	scaled  bool   // the canary runs
 	primary string // the revision that the primary has
 }
 
-// says returns what the script says of something in this tick, "" for nothing.
+// says returns the value in the script for a subject in this tick, "" for none.
 func (w *scriptedPorts) says(of Subject, names ...string) string {
 	return w.script.at(w.tick.Number, of, names...)
 }
 
-// revision is that of the target.
+// revision returns the revision of the target in this tick.
 func (w *scriptedPorts) revision() string {
 	return cmp.Or(w.says(Revision), []string{"1", "2"}[min(w.tick.Number, 1)])
 }
@@ -44,8 +44,8 @@ var (
 
 func (w *scriptedPorts) record(c Call) { w.tick.Calls = append(w.tick.Calls, c) }
 
-// act records a call of the target or of traffic, and does it unless the script
-// says that it fails.
+// act records a call of the target or the traffic, and calls do unless the script
+// says that the call fails.
 func (w *scriptedPorts) act(of Subject, name, detail string, do func()) error {
 	c, err := Call{Subject: of, Name: name, Detail: detail, Outcome: "ok"}, error(nil)
 	if says := w.says(of, name); says == "error" || says == "set-error" {
@@ -57,7 +57,7 @@ func (w *scriptedPorts) act(of Subject, name, detail string, do func()) error {
 	return err
 }
 
-// Routes and SetRoutes are the port [rollout.Traffic].
+// Routes and SetRoutes implement [rollout.Traffic].
 func (w *scriptedPorts) Routes(context.Context) (rollout.Routes, error) {
 	if w.says(Traffic) == "error" {
 		w.record(Call{Subject: Traffic, Name: "read", Detail: "unread", Outcome: "error"})
@@ -70,7 +70,7 @@ func (w *scriptedPorts) SetRoutes(_ context.Context, r rollout.Routes) error {
 	return w.act(Traffic, "set", routesText(r), func() { w.routes = r })
 }
 
-// The methods from Revision to Promote are the port [rollout.Target].
+// The methods from Revision to Promote implement [rollout.Target].
 func (w *scriptedPorts) Revision(context.Context) (string, error) {
 	if w.says(Target, "revision") == "error" {
 		w.record(Call{Subject: Target, Name: "revision", Outcome: "error"})
@@ -83,7 +83,7 @@ func (w *scriptedPorts) PrimaryReady(context.Context) error {
 	return w.isReady(Primary, w.says(Primary))
 }
 
-// CanaryReady says that a canary that was scaled down is not ready.
+// CanaryReady returns an error for a canary that is scaled down, whatever the script says.
 func (w *scriptedPorts) CanaryReady(context.Context) error {
 	if !w.scaled {
 		return w.isReady(Canary, "not-ready")
@@ -117,7 +117,7 @@ func (w *scriptedPorts) Promote(context.Context) error {
 	return w.act(Target, "promote", "", func() { w.primary = w.revision() })
 }
 
-// Query is the port [rollout.Metrics].
+// Query implements [rollout.Metrics].
 func (w *scriptedPorts) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
 	says := w.says(Metric, m.Name)
 	value, err := normal(m), error(nil)
@@ -128,7 +128,7 @@ func (w *scriptedPorts) Query(ctx context.Context, c *rollout.Canary, m rollout.
 	case "error":
 		err = errScripted
 	default:
-		value, _ = strconv.ParseFloat(says, 64) // as its form is
+		value, _ = strconv.ParseFloat(says, 64) // ParseOutcome has checked its form
 	}
 	call := Call{Subject: Metric, Name: m.Name, Outcome: says}
 	if err == nil {
@@ -138,7 +138,7 @@ func (w *scriptedPorts) Query(ctx context.Context, c *rollout.Canary, m rollout.
 	return value, err
 }
 
-// normal is a value that passes the check of a metric.
+// normal returns a value that passes the check of a metric.
 func normal(m rollout.Metric) float64 {
 	r := m.Bounds()
 	switch {
@@ -154,7 +154,7 @@ func normal(m rollout.Metric) float64 {
 	return *r.Min + (*r.Max-*r.Min)/2
 }
 
-// Call is the port [rollout.Hooks].
+// Call implements [rollout.Hooks].
 func (w *scriptedPorts) Call(ctx context.Context, h rollout.Hook, p rollout.Payload) (rollout.Answer, error) {
 	of := h.Kind()
 	says := w.says(Hook, h.Name, string(of))
@@ -171,7 +171,7 @@ func (w *scriptedPorts) Call(ctx context.Context, h rollout.Hook, p rollout.Payl
 	case "refused":
 		err = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	default:
-		answer.Status, _ = strconv.Atoi(says) // as its form is
+		answer.Status, _ = strconv.Atoi(says) // ParseOutcome has checked its form
 		answer.Body = []byte(http.StatusText(answer.Status))
 		err = &rollout.StatusError{Code: answer.Status, Body: answer.Body}
 		if v := of.Judge(err); v == rollout.Pass || v == rollout.Fire {
@@ -182,14 +182,14 @@ func (w *scriptedPorts) Call(ctx context.Context, h rollout.Hook, p rollout.Payl
 	return answer, err
 }
 
-// errTimeout is no [context.DeadlineExceeded]: that would be the end of a context.
+// errTimeout is not [context.DeadlineExceeded], which would mean the end of a context.
 var errTimeout = errors.New("timeout")
 
-// Emit is the port [rollout.Sink].
+// Emit implements [rollout.Sink].
 func (w *scriptedPorts) Emit(ctx context.Context, e rollout.Event) {
 	w.tick.Events = append(w.tick.Events, e)
 	w.record(Call{Subject: event, Name: string(e.Code), Detail: e.Message, Outcome: string(e.Alert), Phase: e.Phase})
 }
 
-// event is the subject of calls that tell an event; no script speaks of it.
+// event is the subject of recorded events. A script cannot use it.
 const event Subject = "event"

@@ -11,33 +11,33 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A Simulation is an analysis with scripted ports, of a canary that was never seen. Only
-// Canary is required.
+// A Simulation is an analysis of a new canary with scripted ports. Only Canary is
+// required.
 type Simulation struct {
 	Canary *rollout.Canary
 	Script Script
-	Ticks  int // at most so many, default 1000
+	Ticks  int // maximum number of ticks, default 1000
 }
 
 // epoch is the time of tick 0.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A Tick is one step of the analysis, and what it did. A step that follows at
-// once, without a wait, has the number and the time of the one before.
+// A Tick is one step of the analysis and its effects. A step that follows without a
+// wait has the number and the time of the previous one.
 type Tick struct {
 	Number  int              `json:"tick"`
 	Time    time.Time        `json:"time"`
 	Elapsed rollout.Duration `json:"elapsed"` // since tick 0
 	Before  rollout.Status   `json:"before"`
 	After   rollout.Status   `json:"after"`
-	Routes  rollout.Routes   `json:"routes"` // after it
+	Routes  rollout.Routes   `json:"routes"` // after the step
 	Calls   []Call           `json:"calls,omitempty"`
 	Events  []rollout.Event  `json:"events,omitempty"`
 	End     string           `json:"end,omitempty"` // why the simulation ends with this tick
 }
 
-// A Call is one use of a port, in order. Reading routes and revision is left
-// out unless it fails, and so is asking for readiness unless it is wanting.
+// A Call is one call of a port. Reads of the routes and the revision are left out
+// unless they fail, and checks of readiness unless the workload is not ready.
 type Call struct {
 	Subject  Subject          `json:"subject"`
 	Name     string           `json:"name,omitempty"`
@@ -54,14 +54,14 @@ type run struct {
 	*Simulation
 	*scriptedPorts
 	canary   rollout.Canary
-	ticks    int  // that are over
+	ticks    int  // number of completed ticks
 	stranded bool // the last promotion failed
 	moved    bool // the tick changed routes, or the workload
 }
 
-// Run yields tick after tick until the rollout has ended, or nothing can change
-// any more, or there were [Simulation.Ticks]; the last one says which. An error,
-// that of [Script.Check] or of ctx, ends it.
+// Run yields ticks in order until the rollout has ended, nothing can change any
+// more, or the number of ticks reaches [Simulation.Ticks]; the End field of the last
+// tick says which. Run stops after an error of [Script.Check] or of ctx.
 func (s *Simulation) Run(ctx context.Context) iter.Seq2[*Tick, error] {
 	return func(yield func(*Tick, error) bool) {
 		if err := s.Script.Check(s.Canary); err != nil {
@@ -94,7 +94,7 @@ func (s *Simulation) Run(ctx context.Context) iter.Seq2[*Tick, error] {
 				return
 			}
 			number := t.Number
-			if wait > 0 { // or what was decided is done in the same tick
+			if wait > 0 { // otherwise the next step belongs to the same tick
 				number++
 			}
 			if after.Ended() && number > 1 {
@@ -106,12 +106,12 @@ func (s *Simulation) Run(ctx context.Context) iter.Seq2[*Tick, error] {
 	}
 }
 
-// end says why there is no further tick, "" when there is one.
+// end returns why this tick is the last, "" if it is not.
 func (r *run) end() string {
 	t, s := r.tick, r.tick.After
 	last := s.Ended() && r.Script.next(t.Number, Revision) == 0
 	switch {
-	case t.Number == 0: // the second revision comes
+	case t.Number == 0: // the second revision comes with the next tick
 	case last && s.Phase == rollout.Succeeded:
 		return "promoted"
 	case last && r.stranded:
@@ -134,8 +134,8 @@ func (r *run) end() string {
 	return ""
 }
 
-// still reports whether every further tick would be as this one: nothing but the
-// number of events and the time of the step changed, and nothing will.
+// still reports whether every further tick would repeat this one: only the number of
+// events and the time of the step have changed, and nothing else will.
 func (r *run) still() bool {
 	a, b := r.tick.Before, r.tick.After
 	timed := !b.NotReadySince.IsZero()

@@ -53,7 +53,7 @@ func ticks(t *testing.T, ctx context.Context, s *simulate.Simulation) (all []*si
 	return all, nil
 }
 
-// TestRunErrors tells what a simulation is refused with, and stopped by.
+// TestRunErrors checks the errors that refuse or stop a simulation.
 func TestRunErrors(t *testing.T) {
 	canary := strategies[0].canary(0)
 	all, err := ticks(t, t.Context(), &simulate.Simulation{Canary: canary, Script: script(t, []string{"hook laod=500"})})
@@ -70,7 +70,7 @@ func TestRunErrors(t *testing.T) {
 	}
 }
 
-// TestRunEndsAfterTicks ends a rollout that is not over yet.
+// TestRunEndsAfterTicks checks that the limit of ticks ends an unfinished rollout.
 func TestRunEndsAfterTicks(t *testing.T) {
 	all, err := ticks(t, t.Context(), &simulate.Simulation{Canary: strategies[0].canary(0), Ticks: 4})
 	if err != nil || len(all) != 4 || all[3].End != "Progressing after 4 ticks" {
@@ -78,7 +78,7 @@ func TestRunEndsAfterTicks(t *testing.T) {
 	}
 }
 
-// TestTraceHostileNames shows names of a manifest without their control characters.
+// TestTraceHostileNames checks that a trace shows names of a manifest without control characters.
 func TestTraceHostileNames(t *testing.T) {
 	canary := strategies[0].canary(0)
 	for i := range canary.Spec.Analysis.Webhooks {

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A Subject is what an outcome is of.
+// A Subject is the part of a rollout that an outcome applies to.
 type Subject string
 
 // The subjects.
@@ -26,15 +26,15 @@ const (
 	Suspend  Subject = "suspend"
 )
 
-// A subject is what the script may say about a Subject.
+// A subject describes the outcomes that a Subject allows.
 type subject struct {
 	name  Subject
 	named bool   // the outcome starts with a name
-	want  string // what a value may be, for errors
+	want  string // description of the allowed values, for errors
 	form  string // the pattern of a value
 }
 
-// subjects have the words that the ports understand. Printable is as in [strconv.IsPrint].
+// subjects lists the values that the ports understand. Printable is as in [strconv.IsPrint].
 var subjects = []subject{
 	{Hook, true, "a status from 100 to 599, timeout or refused", `^([1-5][0-9][0-9]|timeout|refused)$`},
 	{Metric, true, "a number, none or error", `^([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,2})?|none|error)$`},
@@ -46,27 +46,27 @@ var subjects = []subject{
 	{Suspend, false, "on or off", `^(on|off)$`},
 }
 
-// methods are those of a target that an outcome may be of.
+// methods lists the methods of a target that an outcome may name.
 var methods = []string{"scale-up", "scale-down", "promote", "revision"}
 
-// maxTick bounds the ticks that a script speaks of.
+// maxTick is the highest tick that a script may name.
 const maxTick = 1_000_000
 
-// A Value is what comes of something in the ticks from First to Last.
+// A Value is the result in the ticks from First to Last.
 type Value struct {
 	Text        string
 	First, Last int
-	Default     bool // it is for all ticks that no other value is for
+	Default     bool // holds only in ticks without another value
 }
 
-// An Outcome is what comes of one thing.
+// An Outcome lists the results of one operation or check.
 type Outcome struct {
 	Subject Subject
 	Name    string // of a webhook or its type, of a metric, or of a method of the target
 	Values  []Value
 }
 
-// A Script is what comes of everything. Of outcomes of the same thing the later one counts.
+// A Script lists all outcomes. If several apply to the same operation, the last one counts.
 type Script []Outcome
 
 // ParseOutcome reads one outcome; see the package comment for its form.
@@ -96,7 +96,7 @@ func ParseOutcome(of Subject, text string) (Outcome, error) {
 	return o, nil
 }
 
-// parseValue reads VALUE[@TICKS]. A revision without an end is from its tick on.
+// parseValue parses VALUE[@TICKS]. A revision without an end holds from its tick on.
 func parseValue(text string, of Subject) (v Value, err error) {
 	at := strings.LastIndexByte(text, '@')
 	if at < 0 {
@@ -123,7 +123,8 @@ func tick(text string) (int, error) {
 	return int(n), nil
 }
 
-// Check reports names that the canary does not have, joined; it says which there are.
+// Check returns an error for each name that the canary does not have, joined. The
+// errors list the existing names.
 func (s Script) Check(c *rollout.Canary) error {
 	known := map[Subject][]string{Target: methods}
 	for _, h := range c.Spec.Analysis.Webhooks {
@@ -146,7 +147,7 @@ func (s Script) Check(c *rollout.Canary) error {
 	return errors.Join(errs...)
 }
 
-// at returns what the script says of something in a tick, "" for nothing.
+// at returns the value for a subject with one of names in a tick, "" for none.
 func (s Script) at(tick int, of Subject, names ...string) string {
 	text := ""
 	for _, byDefault := range []bool{true, false} {
@@ -164,8 +165,8 @@ func (s Script) at(tick int, of Subject, names ...string) string {
 	return text
 }
 
-// next returns the first tick after one at which the script changes something
-// of the subjects, all when there are none; 0 for never.
+// next returns the first later tick at which the script changes a value of the given
+// subjects, or of any if none is given; 0 for never.
 func (s Script) next(after int, of ...Subject) int {
 	next := 0
 	for _, o := range s {

@@ -9,11 +9,11 @@ import (
 	"github.com/headgate-io/headgate/rollout/simulate"
 )
 
-// TestParseOutcome reads outcomes and shows them again, or tells what is wrong.
+// TestParseOutcome parses outcomes and formats them again, or compares the error.
 func TestParseOutcome(t *testing.T) {
 	for _, test := range []struct {
 		of         simulate.Subject
-		text, want string // want is "error: " and a part of it, or "" for text
+		text, want string // want is "error: " and a part of the error, or "" for text itself
 	}{
 		{simulate.Hook, "load=500", ""},
 		{simulate.Hook, "load=500@3-5", ""},
@@ -63,7 +63,7 @@ func TestParseOutcome(t *testing.T) {
 	}
 }
 
-// TestScriptCheck tells names that the canary does not have.
+// TestScriptCheck checks the errors for names that the canary does not have.
 func TestScriptCheck(t *testing.T) {
 	c := &rollout.Canary{Spec: rollout.CanarySpec{Analysis: rollout.Settings{
 		Webhooks: []rollout.Hook{{Name: "load"}, {Name: "approve", Type: rollout.HookConfirmRollout}},

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// String is the tick in one line: number, time, phase, routes, counters, what
-// was done in order, and the gate that it waits on.
+// String returns the tick on one line: number, time, phase, routes, counters, calls in
+// order, and the gate that the canary waits on.
 //
 //	3 2m0s Progressing 60/40 failed 1 iteration 0 | load 500 halt; !rollout-failed
 //
-// A webhook has its name, its answer and the verdict; events start with "!" and
-// have their alert in brackets.
+// A webhook is shown with its name, answer and verdict. Events start with "!" and have
+// their alert in brackets.
 func (t *Tick) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s %s %s failed %d iteration %d", t.Number, time.Duration(t.Elapsed), t.phases(), routesText(t.Routes), t.After.FailedChecks, t.After.Iterations)
@@ -30,7 +30,7 @@ func (t *Tick) String() string {
 	return b.String()
 }
 
-// String is the call in a few words.
+// String returns a short form of the call.
 func (c Call) String() string {
 	switch c.Subject {
 	case Hook:
@@ -50,7 +50,7 @@ func (c Call) String() string {
 	return string(c.Subject) + " " + c.Outcome
 }
 
-// String is the form that ParseOutcome reads.
+// String returns the form that ParseOutcome reads.
 func (o Outcome) String() string {
 	var b strings.Builder
 	if o.Name != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// phases are the phase before and after, once when they are the same.
+// phases returns the phases before and after the tick, or one if they are equal.
 func (t *Tick) phases() string {
 	before, after := cmp.Or(t.Before.Phase, "none"), cmp.Or(t.After.Phase, "none")
 	if before == after {
@@ -28,8 +28,8 @@ func problem(outcome string) string {
 	return " " + outcome
 }
 
-// WriteTrace writes ticks for people: one line for each, below it what it did,
-// and at last why it ends. The error is that of the ticks or of w.
+// WriteTrace writes ticks as text: one line for each tick, its calls below it, and
+// finally why the simulation ends. The error is that of the ticks or of w.
 func WriteTrace(w io.Writer, ticks iter.Seq2[*Tick, error]) error {
 	if _, err := fmt.Fprintf(w, "%4s  %-8s  %-26s  %-12s  %6s  %9s\n", "TICK", "TIME", "PHASE", "ROUTES", "FAILED", "ITERATION"); err != nil {
 		return err
@@ -45,7 +45,7 @@ func WriteTrace(w io.Writer, ticks iter.Seq2[*Tick, error]) error {
 	return nil
 }
 
-// text is the tick as [WriteTrace] writes it.
+// text returns the tick as [WriteTrace] writes it.
 func (t *Tick) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%4d  %-8s  %-26s  %-12s  %6d  %9d\n", t.Number, time.Duration(t.Elapsed), t.phases(), routesText(t.Routes), t.After.FailedChecks, t.After.Iterations)
@@ -86,7 +86,7 @@ func routesText(r rollout.Routes) string {
 	return s
 }
 
-// clean shows text of a manifest on one line without control characters.
+// clean returns text of a manifest on one line, quoted if it has control characters.
 func clean(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(s)

@@ -20,11 +20,11 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// maxText is how long what a template makes may be, and an answer, in bytes.
+// maxText is the maximum length of the result of a template and of an answer, in bytes.
 const maxText = placeholder.Max
 
-// templates are those of actions, over [Values]. Their functions take the place of those
-// whose results have no bound.
+// templates is the template language of actions, over [Values]. Its functions replace
+// the builtin ones whose results have no limit.
 var templates = placeholder.Language{
 	Name: "these templates", Hint: "there are the fields of Values, if, comparisons, json, js, html, urlquery and print", Fields: true,
 	Builtin: []string{"and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge", "len", "index", "slice"},
@@ -56,21 +56,20 @@ func bounded(f func(...any) string) func(...any) (string, error) {
 
 func expand(text string, v any) (string, error) { return templates.Expand(text, v, nil) }
 
-// StuckCode is the exit code by which a command says that the workload never
-// becomes ready. Any other but zero means that it is not ready yet: tools that
-// look at a server use the low ones for that.
+// StuckCode is the exit code of a command that reports that the workload never
+// becomes ready. Any other code except zero means that it is not ready yet; tools
+// that check a server use low codes for that.
 const StuckCode = 100
 
-// A Command is an [Action] that runs a command, without a shell. What it writes
-// to standard output is the answer; the end of what it writes to standard error
-// is part of the error.
+// A Command is an [Action] that runs a command, without a shell. Its standard output
+// is the answer; the end of its standard error is part of the error.
 //
-// A command has to be done when it exits. It may leave a server running in the
-// background that writes elsewhere; but when its time is over, or ctx ends,
-// everything that it started ends with it.
+// The operation must be complete when the command exits. A command may leave a server
+// running in the background that does not write to its output. If its time limit or
+// ctx ends, the command and everything it started is killed.
 type Command struct {
 	Args []string // a program and its arguments, each a template over [Values]
-	Env  []string // its environment as KEY=VALUE, beside the variables of Values; programs are looked up in its PATH
+	Env  []string // environment as KEY=VALUE, in addition to the variables of Values; programs are looked up in its PATH
 }
 
 // Do runs the command.
@@ -104,9 +103,8 @@ func (c *Command) args(v Values) ([]string, error) {
 	return args, nil
 }
 
-// Check returns what is wrong with the command: templates that cannot be
-// executed, and for [SetRoutes] a program that is not there or not executable,
-// unless its name is a template.
+// Check returns an error if a template cannot be executed or, for [SetRoutes], if the
+// program does not exist or is not executable, unless its name is a template.
 func (c *Command) Check(op Operation) error {
 	args, err := c.args(Values{Operation: op})
 	if err != nil || op != SetRoutes || len(args) == 0 || strings.Contains(c.Args[0], "{{") {
@@ -122,17 +120,17 @@ func (c *Command) Check(op Operation) error {
 	return nil
 }
 
-// A Request is an [Action] that sends a request. URL, Header and Body are
-// templates over [Values]; in a URL, texts are escaped so that each stays what
-// it is: a part of a path, or a value of a query. A part that is . or .. is an
-// error.
+// A Request is an [Action] that sends an HTTP request. URL, Header and Body are
+// templates over [Values]. In a URL, texts are escaped so that each stays one segment
+// of the path or one value of the query. A segment . or .. is an error.
 //
-// A status from 200 to 299 is success, and the body is the answer. To a question
-// whether the workload is ready, 410 answers that it never will be, any other
-// that it is not yet. Redirects with 307 and 308, and those of a GET, are followed on the origin of
-// the URL; any other is an error that names where it leads to.
+// A status from 200 to 299 is success, and the body is the answer. For an operation
+// that asks whether the workload is ready, 410 means that it never will be, and any
+// other status that it is not ready yet. Redirects with 307 and 308, and those of a
+// GET, are followed within the origin of the URL; any other redirect is an error that
+// names its target.
 type Request struct {
-	Method string // default GET for operations that ask, POST for others
+	Method string // default GET for operations that only read, POST for others
 	URL    string
 	Header map[string]string // errors do not show the values
 	Body   string
@@ -160,7 +158,7 @@ func (r *Request) Do(ctx context.Context, v Values) (string, error) {
 	return "", redact.Error(err, notify.Credentials(header)...)
 }
 
-// expand returns what is sent.
+// expand returns the URL, header and body to send.
 func (r *Request) expand(v Values) (u *url.URL, header http.Header, body string, err error) {
 	at, err := expand(r.URL, v.escaped())
 	if err == nil {
@@ -189,7 +187,7 @@ func (r *Request) expand(v Values) (u *url.URL, header http.Header, body string,
 	return u, header, body, nil
 }
 
-// escaped returns v with texts that stand for themselves anywhere in a URL.
+// escaped returns v with its texts escaped for any position in a URL.
 func (v Values) escaped() Values {
 	for _, text := range []*string{&v.Name, &v.Namespace, &v.Target, &v.Service, &v.Revision} {
 		*text = strings.ReplaceAll(url.QueryEscape(*text), "+", "%20")
@@ -197,7 +195,7 @@ func (v Values) escaped() Values {
 	return v
 }
 
-// maxReason is how much of a body is told in an error, in bytes.
+// maxReason is the maximum length of the part of a body that an error shows, in bytes.
 const maxReason = 512
 
 func refused(op Operation, a *notify.Answer) error {
@@ -213,8 +211,7 @@ func refused(op Operation, a *notify.Answer) error {
 	return errors.New(text)
 }
 
-// Check returns what is wrong with the request: templates that cannot be
-// executed, and a URL that is none.
+// Check returns an error if a template cannot be executed or the URL is invalid.
 func (r *Request) Check(op Operation) error {
 	_, _, _, err := r.expand(Values{Operation: op})
 	return err

@@ -19,10 +19,10 @@ import (
 	"github.com/headgate-io/headgate/rollout/traffic"
 )
 
-// The test binary is the command that the tests run: PROGRAM says which.
+// TestMain lets the test binary act as the command of a test: the variable PROGRAM selects it.
 func TestMain(m *testing.M) {
 	if name := os.Getenv("PROGRAM"); name != "" {
-		syscall.Exit(programs[name]()) // at once: under the race detector os.Exit waits for a second
+		syscall.Exit(programs[name]()) // not os.Exit, which waits for a second under the race detector
 	}
 	os.Exit(m.Run())
 }
@@ -31,7 +31,7 @@ var programs = map[string]func() int{
 	"arguments":   func() int { fmt.Print(strings.Join(os.Args[1:], "|")); return 0 },
 	"environment": func() int { fmt.Print(strings.Join(os.Environ(), "|")); return 0 },
 	"print":       func() int { fmt.Print(os.Getenv("TEXT")); return 0 },
-	// exit ends with the code and the last words that it is given.
+	// exit exits with the given code and message.
 	"exit": func() int {
 		var code int
 		fmt.Sscan(os.Getenv("CODE"), &code)
@@ -48,7 +48,7 @@ var programs = map[string]func() int{
 	},
 }
 
-// self is the test binary.
+// self returns the path of the test binary.
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
@@ -144,7 +144,7 @@ func TestReadRoutes(t *testing.T) {
 	}
 }
 
-// What was set is known, but not what could not be.
+// Without an operation routes, the Adapter returns the routes that it set last. A failed SetRoutes does not change them.
 func TestSetRoutes(t *testing.T) {
 	a := program(t, traffic.SetRoutes, "exit", "CODE=1")
 	start := rollout.Routes{Primary: 60, Canary: 40}
@@ -178,8 +178,8 @@ func TestRevisionsThatAreNone(t *testing.T) {
 	}
 }
 
-// TestExecCheckFindsSetRoutes demands that the program of set-routes is there
-// before a rollout begins.
+// TestExecCheckFindsSetRoutes checks that Check requires the program of set-routes to
+// exist before a rollout begins.
 func TestExecCheckFindsSetRoutes(t *testing.T) {
 	self, err := os.Executable()
 	must(t, err)
@@ -187,7 +187,7 @@ func TestExecCheckFindsSetRoutes(t *testing.T) {
 	plain := filepath.Join(dir, "weight.txt")
 	must(t, os.WriteFile(plain, []byte("20"), 0o600))
 	for program, found := range map[string]bool{
-		self: true, filepath.Base(self): true, "{{.Name}}.sh": true, // in the PATH, or not known yet
+		self: true, filepath.Base(self): true, "{{.Name}}.sh": true, // an absolute path, found in PATH, or a template
 		"absent": false, "./" + filepath.Base(self) + "-absent": false, plain: false, dir: false,
 	} {
 		a := &traffic.Adapter{Actions: map[traffic.Operation]traffic.Action{traffic.SetRoutes: &traffic.Command{
@@ -226,7 +226,7 @@ func TestHTTPRequest(t *testing.T) {
 	testenv.Equal(t, <-got, want)
 }
 
-// A revision does not make another path of a URL.
+// A revision cannot change the path of a URL beyond its segment.
 func TestHTTPPathThatLeadsElsewhere(t *testing.T) {
 	server := serve(t, func(_ http.ResponseWriter, req *http.Request) { t.Errorf("%s was asked for", req.RequestURI) })
 	for _, id := range []string{".", ".."} {
@@ -284,7 +284,7 @@ func TestHTTPStatus(t *testing.T) {
 	}
 }
 
-// An answer without end is read to its bound, which is an error where it is asked for.
+// An endless answer is read up to its limit. That is an error only for operations that use the answer.
 func TestAnswersWithoutEnd(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		for {
@@ -304,8 +304,8 @@ func TestAnswersWithoutEnd(t *testing.T) {
 	}
 }
 
-// 307 and 308 are repeated on the same origin, with the body. Nothing else is
-// followed, and credentials go nowhere else.
+// Redirects with 307 and 308 are followed on the same origin, with the body. A POST
+// follows no other redirect, and no other origin gets credentials.
 func TestHTTPRedirects(t *testing.T) {
 	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("another origin was asked") })
 	tests := map[string]struct {
@@ -410,7 +410,7 @@ func TestCheck(t *testing.T) {
 	testenv.Equal(t, a.Check(), nil)
 }
 
-// Templates that would run for ever or need all memory are refused.
+// Templates that would run forever or use all memory are refused.
 func TestTemplatesThatAreHostile(t *testing.T) {
 	nest := func(n int, f string) string {
 		return "{{" + strings.Repeat("("+f+" ", n) + `"\\\\"` + strings.Repeat(")", n) + "}}"

@@ -18,19 +18,19 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// An Operation is something that an [Adapter] has done.
+// An Operation is an operation of an [Adapter], which an [Action] does.
 type Operation string
 
 // The operations of traffic and of a target.
 const (
-	ReadRoutes   Operation = "routes"        // answers with the routes as they are
-	SetRoutes    Operation = "set-routes"    // changes them
-	Revision     Operation = "revision"      // answers with what is to be rolled out
+	ReadRoutes   Operation = "routes"        // answers with the current routes
+	SetRoutes    Operation = "set-routes"    // changes the routes
+	Revision     Operation = "revision"      // answers with the revision to roll out
 	PrimaryReady Operation = "primary-ready" // succeeds when the primary is ready
 	CanaryReady  Operation = "canary-ready"  // succeeds when the canary is ready
 	ScaleUp      Operation = "scale-up"      // starts the canary
 	ScaleDown    Operation = "scale-down"    // stops the canary
-	Promote      Operation = "promote"       // makes the revision that of the primary
+	Promote      Operation = "promote"       // copies the revision to the primary
 )
 
 // Operations lists all operations.
@@ -38,14 +38,14 @@ func Operations() []Operation {
 	return []Operation{ReadRoutes, SetRoutes, Revision, PrimaryReady, CanaryReady, ScaleUp, ScaleDown, Promote}
 }
 
-// ready reports whether the answer to op is that the workload is ready or not.
+// ready reports whether op is a readiness check.
 func (op Operation) ready() bool { return op == PrimaryReady || op == CanaryReady }
 
-// asks reports whether op is about what is answered.
+// asks reports whether the answer of op is used.
 func (op Operation) asks() bool { return op == ReadRoutes || op == Revision }
 
-// Values are what templates are about. Commands have them in their environment
-// too, as HEADGATE_NAME and so on.
+// Values are the data of templates. Commands also get them in their environment, as
+// HEADGATE_NAME and so on.
 type Values struct {
 	Operation Operation
 	Name      string // of the canary
@@ -53,31 +53,31 @@ type Values struct {
 	Target    string // the name in spec.targetRef
 	Service   string // the name in spec.service, by default that of the target
 	Phase     rollout.Phase
-	Revision  string // the one that was read last, "" before
+	Revision  string // as last read, "" before that
 
-	rollout.Routes // to set, or those that were set or read last: Primary and Canary in percent, and Mirrored
+	rollout.Routes // to set, or as last set or read: Primary and Canary in percent, and Mirrored
 }
 
 // An Action does an operation: a [Command] or a [Request].
 type Action interface {
-	// Do does v.Operation and returns what was answered. The error of an
-	// operation that asks whether the workload is ready wraps
-	// [rollout.ErrStuck] when it never will be.
+	// Do does v.Operation and returns its answer. For an operation that asks
+	// whether the workload is ready, the error wraps [rollout.ErrStuck] if it
+	// never becomes ready.
 	Do(ctx context.Context, v Values) (answer string, err error)
-	// Check returns what is wrong with the configuration, for op.
+	// Check returns the defects of the configuration for op.
 	Check(op Operation) error
 }
 
-// An Adapter is the traffic and the target of a rollout, by actions. An
-// operation without one does nothing, and the workload is ready. It is not safe
-// for concurrent use.
+// An Adapter implements the traffic and the target of a rollout with actions. An
+// operation without an action does nothing and succeeds. It is not safe for
+// concurrent use.
 type Adapter struct {
 	Actions map[Operation]Action
 	Timeout time.Duration // of one operation, default 1m
 
-	// Values are what actions are told. The owner sets the names and the phase,
-	// the revision when no operation tells it, and the routes to begin with when
-	// no operation tells them; with none all traffic goes to the primary.
+	// Values are passed to actions. The owner sets the names and the phase, and,
+	// unless an operation returns them, the revision and the initial routes. Zero
+	// routes mean that all traffic goes to the primary.
 	Values Values
 }
 
@@ -86,7 +86,7 @@ var (
 	_ rollout.Target  = (*Adapter)(nil)
 )
 
-// ValuesOf returns what actions are told of a canary whose rollout has come as far as s.
+// ValuesOf returns the Values for a canary whose rollout has status s.
 func ValuesOf(c *rollout.Canary, s rollout.Status) Values {
 	target := c.Spec.TargetRef.Name
 	return Values{
@@ -95,7 +95,7 @@ func ValuesOf(c *rollout.Canary, s rollout.Status) Values {
 	}
 }
 
-// Check returns what is wrong with the actions.
+// Check returns the defects of the actions, joined.
 func (a *Adapter) Check() error {
 	var errs []error
 	for op, action := range a.Actions {
@@ -108,7 +108,8 @@ func (a *Adapter) Check() error {
 	return errors.Join(errs...)
 }
 
-// Routes returns the routes as they are answered, or those that were set last.
+// Routes returns the routes that the action answers, or those set last if there is no
+// action.
 func (a *Adapter) Routes(ctx context.Context) (rollout.Routes, error) {
 	v := &a.Values
 	if v.Primary == 0 && v.Canary == 0 {
@@ -129,7 +130,7 @@ func (a *Adapter) Routes(ctx context.Context) (rollout.Routes, error) {
 	return r, nil
 }
 
-// SetRoutes has the routes changed.
+// SetRoutes changes the routes with the action.
 func (a *Adapter) SetRoutes(ctx context.Context, r rollout.Routes) error {
 	if err := checkRoutes(r); err != nil {
 		return err
@@ -143,7 +144,8 @@ func (a *Adapter) SetRoutes(ctx context.Context, r rollout.Routes) error {
 	return err
 }
 
-// Revision returns what is answered: one line of at most 1 KiB.
+// Revision returns the answer of the action, one line of at most 1 KiB, or the
+// revision in Values if there is no action.
 func (a *Adapter) Revision(ctx context.Context) (string, error) {
 	if a.Actions[Revision] == nil {
 		return a.Values.Revision, nil
@@ -160,19 +162,19 @@ func (a *Adapter) Revision(ctx context.Context) (string, error) {
 	return revision, nil
 }
 
-// PrimaryReady asks whether the primary is ready.
+// PrimaryReady returns an error unless the primary is ready.
 func (a *Adapter) PrimaryReady(ctx context.Context) error { return a.plain(ctx, PrimaryReady) }
 
-// CanaryReady asks whether the canary is ready.
+// CanaryReady returns an error unless the canary is ready.
 func (a *Adapter) CanaryReady(ctx context.Context) error { return a.plain(ctx, CanaryReady) }
 
-// ScaleUp has the canary started.
+// ScaleUp starts the canary.
 func (a *Adapter) ScaleUp(ctx context.Context) error { return a.plain(ctx, ScaleUp) }
 
-// ScaleDown has the canary stopped.
+// ScaleDown stops the canary.
 func (a *Adapter) ScaleDown(ctx context.Context) error { return a.plain(ctx, ScaleDown) }
 
-// Promote has the revision made that of the primary.
+// Promote copies the revision to the primary.
 func (a *Adapter) Promote(ctx context.Context) error { return a.plain(ctx, Promote) }
 
 func (a *Adapter) plain(ctx context.Context, op Operation) error {
@@ -202,8 +204,8 @@ func (a *Adapter) do(ctx context.Context, op Operation, v Values) (string, error
 	return answer, nil
 }
 
-// parseRoutes reads routes: the percentages of primary and canary, and
-// "mirrored" after them when they are; or the same as a JSON object.
+// parseRoutes parses routes: the percentages of primary and canary, optionally
+// followed by "mirrored", or the same as a JSON object.
 func parseRoutes(text string) (rollout.Routes, error) {
 	var r struct {
 		Primary, Canary *int
@@ -211,7 +213,7 @@ func parseRoutes(text string) (rollout.Routes, error) {
 	}
 	words := strings.Fields(text)
 	if r.Mirrored = len(words) == 3 && words[2] == "mirrored"; len(words) == 2 || r.Mirrored {
-		// A number in JSON has no sign +, no leading zeros and no other base.
+		// JSON refuses numbers with a plus sign, leading zeros or another base.
 		text = fmt.Sprintf(`{"primary":%s,"canary":%s,"mirrored":%s}`, words[0], words[1], strconv.FormatBool(r.Mirrored))
 	}
 	d := json.NewDecoder(strings.NewReader(text))

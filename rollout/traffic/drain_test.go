@@ -17,7 +17,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/traffic"
 )
 
-// A stopping target ends a server the hard way when it is scaled down.
+// A stopping target closes a server and its connections at once when it is scaled down.
 type stopping struct {
 	traffic.Adapter
 	server *httptest.Server
@@ -31,10 +31,10 @@ func (s *stopping) ScaleDown(context.Context) error {
 	return nil
 }
 
-// Requests run at a side when its share becomes 0: new ones go to the other side, those that run are
-// answered, and a canary is stopped after the last of them.
+// The share of a side becomes 0 while requests run there. New requests go to the other side, running
+// requests are answered, and a canary is stopped after the last of them.
 func TestParting(t *testing.T) {
-	for name, share := range map[string]int{"primary": 0, "canary": 100} { // of the canary, before
+	for name, share := range map[string]int{"primary": 0, "canary": 100} { // initial share of the canary
 		t.Run(name, func(t *testing.T) {
 			const clients = 100
 			release, arrived := make(chan struct{}), make(chan struct{}, clients)
@@ -100,15 +100,14 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 	if err := target.ScaleDown(ctx); !errors.Is(err, cause) {
 		t.Error(err)
 	}
-	if err := target.ScaleDown(t.Context()); err != nil { // after DrainTimeout what still runs is cut off
+	if err := target.ScaleDown(t.Context()); err != nil { // cuts off running requests after DrainTimeout
 		t.Error(err)
 	}
 	load.Wait()
 	close(release)
 }
 
-// upgrade changes the protocol of a connection to that of a server that sends
-// back what it gets, line by line.
+// upgrade switches a connection to a protocol that echoes lines.
 func upgrade(w http.ResponseWriter, req *http.Request) {
 	if req.Header.Get("Upgrade") != "lines" {
 		http.Error(w, "upgrade", http.StatusUpgradeRequired)
@@ -143,8 +142,8 @@ func dialUpgrade(t *testing.T, server *httptest.Server) (net.Conn, *bufio.Reader
 	return conn, r
 }
 
-// A connection that was upgraded works, and outlives the change of weights; it
-// is closed only when the canary is scaled down.
+// An upgraded connection works and survives a change of the routes. It is closed only
+// when the canary is scaled down.
 func TestUpgrade(t *testing.T) {
 	canary := serve(t, upgrade)
 	p := &traffic.Proxy{Canary: canary.URL, Start: rollout.Routes{Canary: 100}, DrainTimeout: time.Millisecond}
@@ -168,7 +167,7 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// flood upgrades a connection, or begins a stream, and writes for ever.
+// flood upgrades a connection, or begins a stream, and writes forever.
 func flood(w http.ResponseWriter, req *http.Request) {
 	var out io.Writer = w
 	switch req.URL.Path {
@@ -186,7 +185,7 @@ func flood(w http.ResponseWriter, req *http.Request) {
 	io.Copy(out, zeros{})
 }
 
-// Whatever stalls, on either side, does not hold the end of a canary up.
+// A stalled client or server does not delay ScaleDown beyond DrainTimeout.
 func TestScaleDownOfWhatStalls(t *testing.T) {
 	tests := map[string]struct {
 		canary  http.HandlerFunc

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/traffic"
 )
 
-// A fifth of the requests goes to the canary.
+// This proxy sends a fifth of the requests to the canary.
 func ExampleProxy() {
 	version := func(name string) *httptest.Server {
 		return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, name) }))

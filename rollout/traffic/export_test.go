@@ -1,6 +1,6 @@
 package traffic
 
-// A Measured is what a proxy knows of the requests to the canary.
+// A Measured holds the counts of requests to the canary.
 type Measured struct {
 	Requests, Failed, Gone int64
 	Running                int

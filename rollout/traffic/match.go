@@ -10,8 +10,8 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A matcher has conditions on headers: all of one map hold, of any map. Without
-// maps it holds for every request.
+// A matcher has conditions on headers. It matches a request if all conditions of at
+// least one map hold. Without maps it matches every request.
 type matcher []map[string]*regexp.Regexp
 
 func newMatcher(matches []rollout.Match) (matcher, error) {
@@ -33,9 +33,9 @@ func newMatcher(matches []rollout.Match) (matcher, error) {
 	return m, nil
 }
 
-// compile returns what matches the whole of a value.
+// compile returns the regular expression for the condition on a header value.
 func compile(want rollout.StringMatch) (*regexp.Regexp, error) {
-	if _, err := regexp.Compile(want.Regex); err != nil { // alone, for it may close a bracket that it did not open
+	if _, err := regexp.Compile(want.Regex); err != nil { // separately, since it may have an unbalanced closing bracket
 		return nil, fmt.Errorf("regex: %w", err)
 	}
 	switch quote := regexp.QuoteMeta; want {
@@ -55,8 +55,8 @@ func compile(want rollout.StringMatch) (*regexp.Regexp, error) {
 	return nil, errors.New("set one of exact, prefix, suffix and regex")
 }
 
-// holds reports whether the weights are for req. A header that is there several
-// times has its values joined by commas, cookies by semicolons.
+// holds reports whether req matches, so that the weights apply to it. The values of
+// a repeated header are joined by commas, those of cookies by semicolons.
 func (m matcher) holds(req *http.Request) bool {
 	for _, conditions := range m {
 		held := true

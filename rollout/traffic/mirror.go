@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// A body is that of a request. It notes how far the client has sent it, and
-// keeps what a copy is made of.
+// A body is the body of a request. It records whether the client has sent all of it,
+// and keeps the data for a copy of the request.
 type body struct {
 	io.ReadCloser
 	mu   sync.Mutex
-	over error // io.EOF when all of it was read
-	room int   // for kept; negative when it is too long
+	over error // io.EOF once all of it was read
+	room int   // bytes left for kept; negative if the body is too long
 	kept []byte
 }
 
@@ -37,8 +37,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sent returns io.EOF when the client has sent all of the body, nil when it may
-// still do so, or else why it does not.
+// sent returns io.EOF if the client has sent the whole body, nil if it is still
+// sending, or else the read error.
 func (b *body) sent() error {
 	if b == nil {
 		return io.EOF
@@ -48,7 +48,7 @@ func (b *body) sent() error {
 	return b.over
 }
 
-// whole returns the body, if all of it was sent and it was not too long.
+// whole returns the body; ok is false unless all of it was read and it is not too long.
 func (b *body) whole() (text []byte, ok bool) {
 	if b == nil {
 		return nil, true
@@ -58,10 +58,10 @@ func (b *body) whole() (text []byte, ok bool) {
 	return b.kept, b.over == io.EOF && b.room >= 0
 }
 
-// mirror prepares the copy of a request that the canary is to get when the
-// primary answers and all of the body was read; the answer to it is dropped. The
-// number of copies and their bodies have a bound: what is over is left out,
-// never waited for.
+// mirror prepares a copy of a request. The canary gets it once the primary answers
+// and the whole body was read; the answer to it is dropped. The number of copies and
+// the size of their bodies are limited: beyond the limits no copy is made, and the
+// request never waits.
 func (p *Proxy) mirror(req *http.Request, x *exchange) {
 	limit := cmp.Or(p.MirrorBody, 1<<20)
 	if upgrades(req) || req.ContentLength > int64(limit) {
@@ -72,13 +72,13 @@ func (p *Proxy) mirror(req *http.Request, x *exchange) {
 	default:
 		return
 	}
-	x.copy = req.Clone(p.ctx) // the handler may have returned when it is sent
+	x.copy = req.Clone(p.ctx) // with p.ctx, since the handler may return before the copy is sent
 	if x.body != nil {
 		x.body.room = limit
 	}
 }
 
-// sendCopy sends the copy of a request, if there is one that was not sent.
+// sendCopy sends the copy of a request, if there is one that was not sent yet.
 func (p *Proxy) sendCopy(of *exchange) {
 	out := of.copy
 	if out == nil {
@@ -108,7 +108,7 @@ func (p *Proxy) sendCopy(of *exchange) {
 	})
 }
 
-// discard is a client that drops what it gets.
+// discard is a ResponseWriter that drops the answer.
 type discard struct{}
 
 func (discard) Header() http.Header         { return http.Header{} }

@@ -48,7 +48,7 @@ func TestMirror(t *testing.T) {
 	set(t, p, rollout.Routes{Primary: 100})
 	testenv.Equal(t, post(t, server.URL, "hello"), "primary")
 	must(t, p.Drain(t.Context()))
-	server.Close() // when all is counted
+	server.Close() // waits until all requests are counted
 	if s := p.Measured(); s.Requests != 2 || len(got) != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -59,7 +59,7 @@ func TestMirrorWeight(t *testing.T) {
 	server := front(t, p)
 	for range 100 {
 		ask(t, server.URL)
-		if err := p.Drain(t.Context()); err != nil { // so that none is left out
+		if err := p.Drain(t.Context()); err != nil { // so that the limit of copies drops none
 			t.Fatal(err)
 		}
 	}
@@ -67,7 +67,7 @@ func TestMirrorWeight(t *testing.T) {
 	testenv.Equal(t, p.Measured().Requests, 30)
 }
 
-// Whatever the canary does with copies, clients do not notice.
+// The handling of copies by the canary does not affect clients.
 func TestMirrorIsolation(t *testing.T) {
 	release := make(chan struct{})
 	tests := map[string]string{
@@ -143,16 +143,16 @@ func TestNotMirrored(t *testing.T) {
 	})
 	p := &traffic.Proxy{Primary: primary.URL, Canary: canary.URL, Start: mirrored, MirrorBody: 5}
 	server := front(t, p)
-	post(t, server.URL, "hello!")                                                            // too long, as it says
-	resp, err := http.Post(server.URL, "", struct{ io.Reader }{strings.NewReader("hello!")}) // too long, as it turns out
+	post(t, server.URL, "hello!")                                                            // too long by its Content-Length
+	resp, err := http.Post(server.URL, "", struct{ io.Reader }{strings.NewReader("hello!")}) // too long, of unknown length
 	must(t, err)
 	resp.Body.Close()
-	raw(t, server, "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n") // does not arrive
+	raw(t, server, "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n") // an incomplete body
 	conn, _ := dialUpgrade(t, server)
 	conn.Close()
 	p.Close()
-	ask(t, server.URL) // the proxy is closed
-	server.Close()     // when all is counted
+	ask(t, server.URL) // after p.Close
+	server.Close()     // waits until all requests are counted
 	testenv.Equal(t, copies.Load(), 0)
 
 	p = &traffic.Proxy{Primary: primary.URL, Canary: canary.URL, Start: mirrored, Mirrors: -1}

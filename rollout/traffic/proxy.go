@@ -19,27 +19,27 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A Proxy is a reverse proxy that divides requests between two servers. It is
-// the Traffic of a rollout and its Metrics: it answers the two that every canary
-// has, without a server of metrics. It is safe for concurrent use.
+// A Proxy is a reverse proxy that divides requests between two servers. It
+// implements [rollout.Traffic] and [rollout.Metrics]: it measures the two metrics
+// that need no query, without a metrics server. It is safe for concurrent use.
 //
-// Its fields are not changed once it is in use. Wrong ones are the error of
-// Routes and SetRoutes, and status 500 for every request.
+// Do not change its fields once it is in use. If they are invalid, Routes and
+// SetRoutes return an error, and every request is answered with status 500.
 type Proxy struct {
 	Primary string // base URL, http or https
 	Canary  string
 
-	Start    rollout.Routes  // the routes to begin with: those of a rollout that is resumed; zero for all to the primary
-	Interval time.Duration   // how long it measures, when it begins with traffic at the canary, before metrics have values; default the interval of the analysis
-	Match    []rollout.Match // the weights are for requests that match one, others go to the primary; none for all requests
+	Start    rollout.Routes  // initial routes, of a rollout that is resumed; zero for all to the primary
+	Interval time.Duration   // how long to measure before metrics have values, if Start has traffic at the canary; default the interval of the analysis
+	Match    []rollout.Match // the weights apply to requests that match one of these, others go to the primary; empty for all requests
 
-	Next          rollout.Metrics // answers other metrics than the proxy; nil for nothing
-	MirrorWeight  int             // percent of the requests that are mirrored while the routes say so; default 100
+	Next          rollout.Metrics // answers other metrics; nil for none
+	MirrorWeight  int             // percent of the requests that are mirrored while the routes are mirrored; default 100
 	MirrorBody    int             // requests with a longer body are not mirrored, in bytes; default 1 MiB
 	MirrorTimeout time.Duration   // of one copy; default 15s
-	Mirrors       int             // copies at one time, others are left out; default 64, negative for none
+	Mirrors       int             // maximum number of concurrent copies, more are dropped; default 64, negative for none
 
-	HeaderTimeout time.Duration    // until a server answers, after the request was sent; default 60s
+	HeaderTimeout time.Duration    // from the end of the request to the header of the answer; default 60s
 	DrainTimeout  time.Duration    // see [Proxy.Target]; default 1m
 	Now           func() time.Time // default the clock
 
@@ -48,19 +48,19 @@ type Proxy struct {
 	matcher   matcher
 	handlers  [2]*httputil.ReverseProxy
 	transport *http.Transport
-	resumed   time.Time       // zero when it began without traffic at the canary
-	ctx       context.Context // of copies, ended by Close
+	resumed   time.Time       // start time; zero if Start has no traffic at the canary
+	ctx       context.Context // of copies, canceled by Close
 	cancel    context.CancelFunc
-	slots     chan struct{} // of copies
+	slots     chan struct{} // limits concurrent copies
 	copies    sync.WaitGroup
 
-	mu       sync.Mutex // of all below
+	mu       sync.Mutex // guards the fields below
 	routes   rollout.Routes
 	promoted bool
-	turn     int // of requests that the weights are for
-	copyTurn int // of requests that may be mirrored
+	turn     int // for requests that the weights apply to
+	copyTurn int // for requests that may be mirrored
 	running  map[*exchange]bool
-	idle     chan struct{} // closed when no request to the canary runs
+	idle     chan struct{} // closed once no request to the canary runs
 	window   *window       // of requests to the canary
 }
 
@@ -72,7 +72,7 @@ const (
 	canary
 )
 
-// all has the routes that send everything to the primary.
+// all are the routes that send every request to the primary.
 var all = rollout.Routes{Primary: 100}
 
 func checkRoutes(r rollout.Routes) error {
@@ -100,7 +100,7 @@ func (p *Proxy) build() error {
 		TLSHandshakeTimeout:    10 * time.Second,
 		ResponseHeaderTimeout:  cmp.Or(p.HeaderTimeout, time.Minute),
 		ExpectContinueTimeout:  time.Second,
-		IdleConnTimeout:        4 * time.Second, // servers close after 5 s and more, which would lose a request that is on its way
+		IdleConnTimeout:        4 * time.Second, // less than the 5 s of common servers: a request on a connection that the server closes is lost
 		MaxIdleConnsPerHost:    512,
 		MaxResponseHeaderBytes: 1 << 20,
 		DisableCompression:     true,
@@ -115,7 +115,7 @@ func (p *Proxy) build() error {
 		}
 		p.handlers[i] = &httputil.ReverseProxy{
 			Transport: p.transport, Rewrite: func(r *httputil.ProxyRequest) { rewrite(r, u) },
-			ModifyResponse: p.answered, ErrorHandler: p.failed, ErrorLog: log.New(io.Discard, "", 0), // what fails is counted
+			ModifyResponse: p.answered, ErrorHandler: p.failed, ErrorLog: log.New(io.Discard, "", 0), // failures are counted instead
 		}
 	}
 	p.routes = p.Start
@@ -138,10 +138,10 @@ func parseBase(base string) (*url.URL, error) {
 	return u, err
 }
 
-// rewrite makes the request to a server of the one that came in.
+// rewrite makes the outgoing request from the incoming one.
 func rewrite(r *httputil.ProxyRequest, base *url.URL) {
-	r.Out.URL.RawQuery = r.In.URL.RawQuery // as it was sent: the proxy does not decide by it
-	r.Out.Trailer = r.In.Trailer           // it is filled when the body was read
+	r.Out.URL.RawQuery = r.In.URL.RawQuery // unchanged: the proxy does not interpret it
+	r.Out.Trailer = r.In.Trailer           // filled once the body was read
 	r.SetURL(base)
 	r.Out.Host = r.In.Host
 	for name := range r.Out.Header {
@@ -152,7 +152,7 @@ func rewrite(r *httputil.ProxyRequest, base *url.URL) {
 	r.SetXForwarded()
 }
 
-// Routes returns the routes as they are now.
+// Routes returns the current routes.
 func (p *Proxy) Routes(context.Context) (rollout.Routes, error) {
 	if err := p.setUp(); err != nil {
 		return rollout.Routes{}, err
@@ -162,9 +162,9 @@ func (p *Proxy) Routes(context.Context) (rollout.Routes, error) {
 	return p.routes, nil
 }
 
-// SetRoutes changes the routes for the requests that begin from now on. When
-// the canary gets requests again after it had none, its measurements begin anew:
-// those of an earlier revision do not count.
+// SetRoutes changes the routes for requests that begin from now on. If the canary
+// had no traffic before, its measurements start again: those of an earlier revision
+// do not count.
 func (p *Proxy) SetRoutes(_ context.Context, r rollout.Routes) error {
 	if err := errors.Join(p.setUp(), checkRoutes(r)); err != nil {
 		return err
@@ -178,11 +178,10 @@ func (p *Proxy) SetRoutes(_ context.Context, r rollout.Routes) error {
 	return nil
 }
 
-// Promote makes the canary the primary: requests for the primary that begin
-// from now on go to where those for the canary go, whatever the routes and the
-// conditions on requests are. It is how a revision is promoted when nothing but
-// this proxy stands before its servers. A proxy for a rollout that is resumed
-// behind its promotion is promoted before it serves.
+// Promote makes the canary the primary: all requests that begin from now on go to the
+// server of the canary, whatever the routes and the conditions on requests are. Use
+// it to promote a revision if only this proxy routes to its servers. To resume a
+// rollout after its promotion, call Promote before the proxy serves.
 func (p *Proxy) Promote() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,21 +192,21 @@ func (p *Proxy) Promote() {
 type exchange struct {
 	to     side
 	began  time.Time
-	ended  time.Time // when it was counted: zero until then
-	window *window   // that it is counted in; nil for one to the primary
+	ended  time.Time // end of the measured duration; zero until then
+	window *window   // that counts it; nil for requests to the primary
 	cut    func()
 	body   *body         // of the request; nil without one
-	copy   *http.Request // that is to be sent to the canary; nil for none
-	status int           // of the answer; 0 when there was none
-	broken bool          // the server did not answer, or not to the end
-	gone   bool          // the client left before there was an answer
+	copy   *http.Request // to be sent to the canary; nil for none
+	status int           // of the answer; 0 if there was none
+	broken bool          // the server did not answer, or not completely
+	gone   bool          // the client disconnected before the answer
 }
 
 type exchangeKey struct{}
 
 func exchangeOf(req *http.Request) *exchange { return req.Context().Value(exchangeKey{}).(*exchange) }
 
-// ServeHTTP sends the request to the server that it is for.
+// ServeHTTP sends the request to the primary or the canary.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch {
 	case p.setUp() != nil:
@@ -222,11 +221,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	defer cancel(nil)
 	x := &exchange{cut: func() {
 		cancel(errCut)
-		_ = client.SetReadDeadline(time.Unix(1, 0)) // or it would wait for its client
+		_ = client.SetReadDeadline(time.Unix(1, 0)) // do not wait for the client
 		_ = client.SetWriteDeadline(time.Now().Add(time.Second / 4))
 	}}
 	defer func() {
-		if context.Cause(ctx) == errCut { // the connection may go on
+		if context.Cause(ctx) == errCut { // the connection may be used again
 			_ = client.SetWriteDeadline(time.Time{})
 		}
 	}()
@@ -244,10 +243,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	handler.ServeHTTP(w, out)
 }
 
-// stride turns a count into a sequence that visits each of 0 … 99 once in any
-// 100 steps, evenly in shorter runs as well: it is the golden section of 100
-// and has no divisor in common with it. Requests that come in a fixed pattern
-// do not all fall on one side, as they would when every second were taken.
+// stride turns a counter into a sequence that visits each of 0 … 99 once in any 100
+// steps, and spreads shorter runs evenly: it is close to the golden section of 100
+// and coprime to 100. With it, requests that come in a fixed pattern do not all go to
+// one side, as they would if the proxy took every second one.
 const stride = 61
 
 // chosen reports whether the next turn is among the weight percent.
@@ -257,8 +256,8 @@ func chosen(turn *int, weight int) bool {
 	return at < weight
 }
 
-// begin decides where x goes, and whether a copy of it is wanted. The weights
-// are for it if counted.
+// begin decides which server gets x, and whether to send a copy of it. The weights
+// apply to x if counted is true.
 func (p *Proxy) begin(x *exchange, counted bool) (handler http.Handler, mirror bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -274,7 +273,7 @@ func (p *Proxy) begin(x *exchange, counted bool) (handler http.Handler, mirror b
 	return p.handlers[x.to], mirror
 }
 
-// add notes that x runs, if it is for the canary. It is called with p.mu held.
+// add records that x runs, if it is for the canary. p.mu must be held.
 func (p *Proxy) add(x *exchange) {
 	if x.to == primary {
 		return
@@ -285,7 +284,7 @@ func (p *Proxy) add(x *exchange) {
 	x.began, x.window, p.running[x] = p.Now(), p.window, true
 }
 
-// end counts x, however it ended: it runs while a panic passes.
+// end counts x, however it ended. It is deferred, so that it also runs during a panic.
 func (p *Proxy) end(x *exchange) {
 	p.sendCopy(x)
 	if x.to == primary {
@@ -302,18 +301,18 @@ func (p *Proxy) end(x *exchange) {
 	}
 }
 
-// errCut is why the context of a request ended that was cut off.
+// errCut is the cause of the context of a request that was cut off.
 var errCut = errors.New("cut off")
 
-// answered looks at the answer of a server before it is passed on.
+// answered processes the answer of a server before it is passed on.
 func (p *Proxy) answered(resp *http.Response) error {
 	ctx, x := resp.Request.Context(), exchangeOf(resp.Request)
 	x.status = resp.StatusCode
 	if x.status == http.StatusSwitchingProtocols || strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		x.ended = p.Now() // it is no measure how long these last
+		x.ended = p.Now() // their length says nothing about the canary
 	}
 	if x.status == http.StatusSwitchingProtocols {
-		// The reverse proxy does not close a connection that was upgraded unasked.
+		// ReverseProxy does not close the connection of an upgrade that the client did not request.
 		connection := resp.Body
 		context.AfterFunc(ctx, func() { connection.Close() })
 		return nil
@@ -326,15 +325,15 @@ func (p *Proxy) answered(resp *http.Response) error {
 	return nil
 }
 
-// hurry lets an answer that comes before the end of the body end the connection
-// of the client, which would take what is still to come for another request.
+// hurry closes the connection of the client after an answer that comes before the end
+// of the request body. Otherwise the rest of the body would be read as another request.
 func (x *exchange) hurry(answer http.Header) {
 	if x.body.sent() != io.EOF {
-		answer.Set("Connection", "close") // HTTP/2 has no such header, and its server drops it
+		answer.Set("Connection", "close") // HTTP/2 has no such header; the HTTP/2 server drops it
 	}
 }
 
-// An answer is the body of one. It notes whether the server broke it off.
+// An answer is the body of an answer. It records whether the server broke it off.
 type answer struct {
 	io.ReadCloser
 	exchange *exchange
@@ -347,7 +346,7 @@ func (a *answer) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// failed answers for a server that did not.
+// failed answers the client if the server did not.
 func (p *Proxy) failed(w http.ResponseWriter, req *http.Request, err error) {
 	ctx, x := req.Context(), exchangeOf(req)
 	x.hurry(w.Header())
@@ -374,9 +373,9 @@ func refuse(w http.ResponseWriter, status int, text string) {
 	http.Error(w, text, status)
 }
 
-// Drain waits until the canary has no request, copies included: once its
-// weight is 0, nothing is sent to it afterwards. The error wraps the cause of
-// ctx, when that ends first.
+// Drain waits until no request to the canary runs, including copies. If the weight of
+// the canary is 0, it gets no requests afterwards. The error wraps the cause of ctx if
+// ctx ends first.
 func (p *Proxy) Drain(ctx context.Context) error {
 	p.mu.Lock()
 	n, idle := len(p.running), p.idle
@@ -392,9 +391,9 @@ func (p *Proxy) Drain(ctx context.Context) error {
 	}
 }
 
-// Target returns t with a ScaleDown that first waits until the canary has no
-// request. What still runs after DrainTimeout is cut off. A canary that was
-// promoted by [Proxy.Promote] serves as the primary: it is not scaled down.
+// Target returns t with a ScaleDown that first waits until no request to the canary
+// runs. Requests that still run after DrainTimeout are cut off. After
+// [Proxy.Promote], ScaleDown does nothing, since the canary serves as the primary.
 func (p *Proxy) Target(t rollout.Target) rollout.Target { return drained{t, p} }
 
 type drained struct {
@@ -431,8 +430,8 @@ func (d drained) ScaleDown(ctx context.Context) error {
 	return d.Target.ScaleDown(ctx)
 }
 
-// Close ends the copies of requests that run, waits for them, and closes idle
-// connections. Requests that run are not touched.
+// Close cancels running copies of requests, waits for them, and closes idle
+// connections. It does not end other requests.
 func (p *Proxy) Close() {
 	if p.setUp() != nil {
 		return

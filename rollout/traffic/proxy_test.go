@@ -25,7 +25,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/traffic"
 )
 
-// serve starts a server that ends with the test.
+// serve starts a server that is closed at the end of the test.
 func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -33,12 +33,12 @@ func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// say is a server that says who it is.
+// say returns a handler that answers with name.
 func say(name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, name) }
 }
 
-// front starts p, by default between servers that say "primary" and "canary".
+// front starts p, by default with servers that answer "primary" and "canary".
 func front(t *testing.T, p *traffic.Proxy) *httptest.Server {
 	t.Helper()
 	if p.Primary == "" {
@@ -58,7 +58,7 @@ func ask(t *testing.T, url string, header ...string) string {
 	return do(t, req, header...)
 }
 
-// do returns the answer to req: its body, after the status when that is not 200.
+// do sends req and returns the body of the answer, preceded by the status if it is not 200.
 func do(t *testing.T, req *http.Request, header ...string) string {
 	t.Helper()
 	for i := 0; i < len(header); i += 2 {
@@ -80,7 +80,7 @@ func set(t *testing.T, p *traffic.Proxy, r rollout.Routes) {
 	must(t, p.SetRoutes(t.Context(), r))
 }
 
-// Of any 100 requests in a row the canary gets exactly its weight.
+// Of any 100 consecutive requests, the canary gets exactly its weight.
 func TestWeights(t *testing.T) {
 	for _, weight := range []int{0, 1, 3, 10, 33, 50, 67, 99, 100} {
 		p := &traffic.Proxy{Start: rollout.Routes{Primary: 100 - weight, Canary: weight}}
@@ -105,7 +105,7 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// The same holds of requests at a time.
+// The canary gets exactly its weight of concurrent requests as well.
 func TestWeightsAtATime(t *testing.T) {
 	p := &traffic.Proxy{Start: rollout.Routes{Primary: 63, Canary: 37}}
 	var got atomic.Int64
@@ -183,7 +183,7 @@ func raw(t *testing.T, server *httptest.Server, text string) (*http.Response, st
 	return resp, string(body)
 }
 
-// tell is a server that answers with what it was asked.
+// tell answers with the request line and the header of the request.
 func tell(w http.ResponseWriter, req *http.Request) {
 	fmt.Fprintf(w, "%s %s %s\n", req.Method, req.RequestURI, req.Host)
 	req.Header.Write(w)
@@ -252,7 +252,7 @@ func TestStreaming(t *testing.T) {
 	lines := bufio.NewReader(resp.Body)
 	for i := range 3 {
 		if line, err := lines.ReadString('\n'); err != nil || line != fmt.Sprintln(i) {
-			t.Fatal(line, err) // each line is here before the next is written
+			t.Fatal(line, err) // each line arrives before the next is written
 		}
 		next <- struct{}{}
 	}
@@ -297,7 +297,7 @@ func TestEarlyHintsAndExpectation(t *testing.T) {
 	}
 }
 
-// hasty is a server that answers before the body is there.
+// hasty starts a server that answers before it has the body of the request.
 func hasty(t *testing.T) string {
 	return "http://" + testenv.Listen(t, func(c net.Conn) {
 		if req, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
@@ -307,8 +307,8 @@ func hasty(t *testing.T) string {
 	})
 }
 
-// An answer that comes before the end of the body arrives, and says that the
-// connection ends with it: what still comes is not taken for another request.
+// An answer before the end of the request body reaches the client and closes the
+// connection, so that the rest of the body is not read as another request.
 func TestEarlyAnswer(t *testing.T) {
 	for name, test := range map[string]struct{ begin, rest string }{
 		"known length": {"Content-Length: 10\r\n\r\nhello", "world"},
@@ -344,7 +344,7 @@ func TestEarlyAnswer(t *testing.T) {
 	}
 }
 
-// A connection that an upstream upgrades unasked is closed.
+// A connection is closed if an upstream upgrades it without a request of the client.
 func TestUpgradeThatNobodyAskedFor(t *testing.T) {
 	gone := make(chan error)
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -391,12 +391,12 @@ func TestNoUpstream(t *testing.T) {
 	}
 }
 
-// notHTTP is a server that answers in no protocol.
+// notHTTP starts a server whose answer is not HTTP.
 func notHTTP(t *testing.T) string {
 	return "http://" + testenv.Listen(t, func(c net.Conn) { io.WriteString(c, "\x16\x03\x01 go away\n\n") })
 }
 
-// What is not safe to send twice is sent once.
+// A request that is not safe to repeat is sent once.
 func TestPostIsSentOnce(t *testing.T) {
 	got := make(chan string, 10)
 	canary := serve(t, func(w http.ResponseWriter, req *http.Request) {
@@ -408,7 +408,7 @@ func TestPostIsSentOnce(t *testing.T) {
 	})
 	p := &traffic.Proxy{Canary: canary.URL, Start: rollout.Routes{Canary: 100}}
 	url := front(t, p).URL
-	ask(t, url) // the connection is open now
+	ask(t, url) // opens the connection to the canary
 	resp, err := http.Post(url, "text/plain", strings.NewReader("pay"))
 	must(t, err)
 	resp.Body.Close()
@@ -436,7 +436,7 @@ func TestUpstreamDiesInItsAnswer(t *testing.T) {
 	}
 }
 
-// A client that leaves is no failure of the canary, which learns of it.
+// A client that disconnects does not count as a failure of the canary. The request to the canary is canceled.
 func TestClientLeaves(t *testing.T) {
 	arrived, left := make(chan struct{}), make(chan struct{})
 	p := &traffic.Proxy{Canary: serve(t, func(_ http.ResponseWriter, req *http.Request) {
@@ -483,8 +483,8 @@ func TestBodyThatDoesNotArrive(t *testing.T) {
 	}
 }
 
-// What is promoted gets every request, also those that no condition of an A/B
-// test holds for; and nobody scales it down.
+// A promoted canary gets every request, even if no condition of an A/B test matches,
+// and is not scaled down.
 func TestPromote(t *testing.T) {
 	p := &traffic.Proxy{Match: []rollout.Match{{Headers: map[string]rollout.StringMatch{"X-Insider": {Exact: "yes"}}}}}
 	url := front(t, p).URL
@@ -497,7 +497,7 @@ func TestPromote(t *testing.T) {
 	testenv.Equal(t, said(), "canary canary", "promoted")
 	set(t, p, rollout.Routes{Primary: 100})
 	testenv.Equal(t, said(), "canary canary", "with all traffic at the primary")
-	target := &stopping{} // it would panic
+	target := &stopping{} // its ScaleDown would panic
 	testenv.Equal(t, p.Target(target).ScaleDown(t.Context()), nil)
 }
 
@@ -517,17 +517,17 @@ func TestMatch(t *testing.T) {
 		{"X-Canary: yes|X-User: qa-1", "canary"},
 		{"x-canary: yes|x-user: dev", "primary"},
 		{"X-Canary: Yes|X-User: qa-1", "primary"},
-		{"X-Canary: yes|X-Canary: yes|X-User: qa-1", "primary"}, // it is "yes,yes"
+		{"X-Canary: yes|X-Canary: yes|X-User: qa-1", "primary"}, // the joined value is "yes,yes"
 		{"Cookie: a=b; canary=always", "canary"},
 		{"Cookie: a=b|Cookie: canary=always", "canary"},
 		{"Cookie: notcanary=always", "primary"},
 		{"User-Agent: x/Firefox", "canary"},
 		{"User-Agent: x/Firefox/2", "primary"},
 		{"X-Team: b", "canary"},
-		{"X-Team: bcd", "canary"}, // also where a shorter alternative comes first
+		{"X-Team: bcd", "canary"}, // even though a shorter alternative comes first
 		{"X-Quoted: a.b", "canary"},
 		{"X-Quoted: axb", "primary"},
-		{"X-Team: bad", "primary"}, // a regular expression is for all of the value
+		{"X-Team: bad", "primary"}, // a regular expression must match the whole value
 		{"X-Team: " + strings.Repeat("a", 100<<10), "primary"},
 	}
 	for _, test := range tests {
@@ -542,7 +542,7 @@ func TestMatch(t *testing.T) {
 	set(t, p, rollout.Routes{Primary: 50, Canary: 50})
 	canary := 0
 	for range 100 {
-		ask(t, url) // does not count
+		ask(t, url) // a request that does not match is not counted
 		if ask(t, url, "X-Team", "a") == "canary" {
 			canary++
 		}

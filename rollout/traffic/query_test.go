@@ -17,7 +17,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/traffic"
 )
 
-// A clock is moved by hand.
+// A clock is set by the test.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -40,8 +40,8 @@ var (
 	duration = rollout.Metric{Name: "request-duration"}
 )
 
-// measured returns a proxy whose canary answers with the status and after the
-// duration that the path says, as the clock has it.
+// measured returns a proxy whose canary answers with the status in the path, after the
+// clock has advanced by the duration in the path.
 func measured(t *testing.T) (p *traffic.Proxy, c *clock, send func(path string)) {
 	c = &clock{at: time.Unix(1e9, 0)}
 	canary := serve(t, func(w http.ResponseWriter, req *http.Request) {
@@ -110,7 +110,7 @@ func TestSuccessRate(t *testing.T) {
 	}
 }
 
-// The 99th percentile is right to a sixteenth, at every magnitude.
+// The error of the 99th percentile is at most a sixteenth at every magnitude.
 func TestDuration(t *testing.T) {
 	for _, took := range []time.Duration{time.Millisecond, 17 * time.Millisecond, 100 * time.Millisecond, 999 * time.Millisecond, 7 * time.Second, 30 * time.Minute} {
 		p, _, send := measured(t)
@@ -131,13 +131,13 @@ func TestDuration(t *testing.T) {
 		send("/200/100us")
 	}
 	testenv.Equal(t, value(t, p, duration), 0, "one slow request in 201")
-	send("/200/100h") // more than it can tell, and the others are long ago
+	send("/200/100h") // beyond the range of the histogram; the other requests are out of the window
 	if v := value(t, p, duration); v < float64(time.Hour/time.Millisecond) {
 		t.Errorf("got %v", v)
 	}
 }
 
-// What an earlier canary did does not count for the next one.
+// Requests to an earlier canary do not count for the next one.
 func TestMeasurementsBeginAnew(t *testing.T) {
 	p, _, send := measured(t)
 	send("/500/0s")
@@ -179,8 +179,9 @@ func TestMetrics(t *testing.T) {
 	testenv.Equal(t, value(t, p, rate), 100)
 }
 
-// TestMeasurementsAfterARestart: a proxy that begins with traffic at the canary
-// does not know what was measured before, which is no missing traffic.
+// TestMeasurementsAfterARestart checks that a proxy that starts with traffic at the
+// canary does not report missing traffic within the first interval, since it does not
+// know earlier measurements.
 func TestMeasurementsAfterARestart(t *testing.T) {
 	c := &clock{at: time.Unix(1e9, 0)}
 	hello := serve(t, func(http.ResponseWriter, *http.Request) {})
@@ -192,9 +193,9 @@ func TestMeasurementsAfterARestart(t *testing.T) {
 			t.Errorf("%s: at once: %v", name, err)
 		}
 		for range 10 {
-			ask(t, url) // and is answered by the canary, or copied
+			ask(t, url) // the canary gets the request or a copy
 		}
-		if err := p.Drain(t.Context()); err != nil { // copies end when they end
+		if err := p.Drain(t.Context()); err != nil { // waits for the copies
 			t.Fatal(err)
 		}
 		c.pass(canary.Interval() - time.Nanosecond)
@@ -216,20 +217,20 @@ func TestMeasurementsAfterARestart(t *testing.T) {
 	}
 }
 
-// A machine is one with a primary, a canary and the proxy before them.
+// A machine has a primary, a canary, and a proxy in front of them.
 type machine struct {
 	t      *testing.T
 	clock  clock
 	proxy  *traffic.Proxy
 	url    string
 	broken atomic.Bool   // the canary answers 500
-	slow   chan struct{} // what /slow waits for
-	at     chan struct{} // /slow has begun at the canary
+	slow   chan struct{} // /slow answers once it is closed
+	at     chan struct{} // gets a value for each request to /slow at the canary
 	target stopping
-	home   func() // called when all traffic was given to the primary
+	home   func() // called after all traffic was routed to the primary
 }
 
-// SetRoutes makes a machine the traffic of its rollout.
+// SetRoutes and Routes implement [rollout.Traffic].
 func (m *machine) SetRoutes(ctx context.Context, r rollout.Routes) error {
 	err := m.proxy.SetRoutes(ctx, r)
 	if r.Canary == 0 {
@@ -257,8 +258,8 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// run rolls v2 out. Before each tick but the first 100 clients ask, and then
-// what each says happens.
+// run rolls out v2. Before each tick except the first, it sends 100 requests and then
+// calls each.
 func (m *machine) run(each func(s rollout.Status)) rollout.Status {
 	m.t.Helper()
 	low := 99.0
@@ -305,8 +306,8 @@ func (m *machine) load() (canary int) {
 	return canary
 }
 
-// A canary that breaks half-way is rolled back by what the proxy measures. Its
-// slow requests are answered before it is stopped, and nobody notices that.
+// A canary that fails during the rollout is rolled back because of the measurements of
+// the proxy. Its slow requests are answered before it is stopped.
 func TestRolledBackByItsOwnMeasurements(t *testing.T) {
 	m := newMachine(t)
 	var clients sync.WaitGroup
@@ -314,7 +315,7 @@ func TestRolledBackByItsOwnMeasurements(t *testing.T) {
 		if m.broken.Load() {
 			answer := sync.OnceFunc(func() { close(m.slow) })
 			m.home = answer
-			go answer() // while the analysis goes on to scale the canary down
+			go answer() // while the analysis scales the canary down
 		}
 	}
 	s := m.run(func(s rollout.Status) {

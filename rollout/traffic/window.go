@@ -10,19 +10,19 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// span is how far back measurements reach, in seconds.
+// span is how far back the measurements reach, in seconds.
 const span = 3600
 
-// A window counts the requests to the canary, second by second. It needs at
-// most 6 MB, when there were requests in every second of the hour.
+// A window counts the requests to the canary per second. It needs at most 6 MB, if
+// there were requests in every second of the hour.
 type window [span]*secondCounts
 
 // secondCounts counts the requests that ended in one second.
 type secondCounts struct {
 	at       int64 // since 1970
 	requests int64
-	failed   int64 // with a status of 500 and above, without an answer, or one that broke off
-	gone     int64 // whose clients left before there was an answer; the requests that did not fail include them
+	failed   int64 // status 500 and above, no answer, or an incomplete answer
+	gone     int64 // the client disconnected before the answer; not among the failed requests
 	took     histogram
 }
 
@@ -43,7 +43,7 @@ func (w *window) count(x *exchange) {
 	c.took.add(x.ended.Sub(x.began))
 }
 
-// sum returns what ended in the last seconds before now, the one that runs included.
+// sum returns the counts of the last seconds up to now, including the current second.
 func (w *window) sum(now int64, seconds int) (all secondCounts) {
 	for _, s := range w {
 		if s == nil || s.at > now || s.at <= now-int64(seconds) {
@@ -59,11 +59,11 @@ func (w *window) sum(now int64, seconds int) (all secondCounts) {
 	return all
 }
 
-// unit is what the histogram counts time in: a sixteenth of a millisecond.
+// unit is the unit of the histogram: a sixteenth of a millisecond.
 const unit = time.Millisecond / 16
 
-// A histogram counts durations up to 75 minutes in classes that grow by a
-// sixteenth of a power of two.
+// A histogram counts durations up to 75 minutes in classes. The bounds of the
+// classes grow by a factor of 2^(1/16).
 type histogram [420]uint32
 
 func (h *histogram) add(d time.Duration) {
@@ -74,7 +74,7 @@ func (h *histogram) add(d time.Duration) {
 // from returns the lower bound of a class, in units.
 func from(class int) float64 { return math.Exp2(float64(class)/16) - 1 }
 
-// quantile returns the duration that the part q of n does not exceed,
+// quantile returns the duration that the fraction q of n durations does not exceed,
 // interpolated within its class.
 func (h *histogram) quantile(q float64, n int64) time.Duration {
 	rank, before := q*float64(n), 0.0
@@ -88,14 +88,14 @@ func (h *histogram) quantile(q float64, n int64) time.Duration {
 }
 
 // Query returns [rollout.SuccessRate] or [rollout.RequestDuration] of the canary
-// in the interval of the metric before now, by default a minute and at most an hour.
-// The rate leaves out requests whose clients left before there was an answer.
-// The duration is to the end of an answer, to its header for event streams and upgrades.
+// in the last interval of the metric, by default a minute and at most an hour. The
+// rate excludes requests whose clients disconnected before the answer. The duration
+// ends with the answer, for event streams and upgrades with its header.
 //
-// The error wraps [rollout.ErrTooEarly] when the proxy began with traffic at the
-// canary less than [Proxy.Interval], or else the interval of c, ago, as what was
-// measured before that is not known, and else [rollout.ErrNoValues] when no
-// request to the canary ended in it. Other metrics are for [Proxy.Next].
+// The error wraps [rollout.ErrTooEarly] if the proxy started with traffic at the
+// canary less than [Proxy.Interval] ago, by default the interval of c, since earlier
+// measurements are not known. It wraps [rollout.ErrNoValues] if no request to the
+// canary ended in the interval. Other metrics are passed to [Proxy.Next].
 func (p *Proxy) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
 	if err := p.setUp(); err != nil {
 		return 0, err

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// WaitGone waits until no goroutine has one of the names in its stack: parts of
-// names of functions, with their packages. It fails the test
-// after two minutes; idle connections of [net/http.DefaultTransport] stay for 90 s.
+// WaitGone waits until no goroutine has one of the names in its stack. A name is
+// part of the name of a function, including its package. WaitGone fails the test
+// after two minutes; idle connections of [net/http.DefaultTransport] live for 90 s.
 func WaitGone(t testing.TB, names ...string) {
 	t.Helper()
 	again, end := time.NewTicker(time.Millisecond), time.After(2*time.Minute)
@@ -27,7 +27,7 @@ func WaitGone(t testing.TB, names ...string) {
 	}
 }
 
-// stacks returns those of all goroutines.
+// stacks returns the stacks of all goroutines.
 func stacks() string {
 	for buf := make([]byte, 1<<20); ; buf = make([]byte, 2*len(buf)) {
 		if n := runtime.Stack(buf, true); n < len(buf) {
@@ -36,7 +36,7 @@ func stacks() string {
 	}
 }
 
-// with returns the stacks in which one of the names is.
+// with returns the stacks that contain one of the names.
 func with(stacks string, names []string) string {
 	var found []string
 	for stack := range strings.SplitSeq(stacks, "\n\n") {

@@ -1,10 +1,11 @@
-// Package measure tells tests what their code takes of the process.
+// Package measure measures the memory and the goroutines that the code of a test uses.
 //
-// What else goes on in the process counts too: servers of the same test,
-// connections of earlier ones that still close. Neither the time of a garbage
-// collection nor what pools keep does. A bound leaves room for all that, a few
-// MiB at least, and is a fraction of what the defect would take that it guards
-// against. A test that measures does not run in parallel with others.
+// It measures the whole process, including servers of the same test and
+// connections of earlier tests that are still closing. The results depend neither
+// on when the garbage collector runs nor on what pools keep. A bound should leave
+// room for other activity, at least a few MiB, and be a fraction of what the defect
+// that it guards against would use. A test that measures must not run in parallel
+// with others.
 package measure
 
 import (
@@ -12,18 +13,18 @@ import (
 	"runtime/metrics"
 )
 
-// Live returns how many bytes of the heap are reachable. What is allocated while
-// it counts may be among them: it is for moments at which little goes on.
+// Live returns how many bytes of the heap are reachable. Allocations made during
+// the call may be counted, so call it while the process is mostly idle.
 func Live() int64 {
 	runtime.GC()
-	runtime.GC() // what was in a pool or waited for its finalizer goes with the second one
+	runtime.GC() // the second one frees the content of pools and objects with finalizers
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)
 	return int64(sample[0].Value.Uint64())
 }
 
-// Allocated returns how many bytes are allocated while do runs, whether they
-// are garbage by then or not.
+// Allocated returns how many bytes are allocated while do runs, including those
+// that are garbage when it returns.
 func Allocated(do func()) int64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -13,8 +13,8 @@ func Race() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// WithoutRace skips a test under the race detector. In such a test one goroutine at a time computes
-// much, such as what it makes of a hostile document: there is no race to be found.
+// WithoutRace skips a test under the race detector. It is for tests in which one goroutine at a time
+// computes a lot, for example while it parses a hostile document: such a test has no races to find.
 func WithoutRace(t testing.TB) {
 	t.Helper()
 	if Race() {
