@@ -86,7 +86,7 @@ func (t *tick) requested() bool {
 	begun := active.has(t.s.Phase)
 	if r.Action == Abort && !begun {
 		revision, err := t.Target.Revision(t.ctx)
-		if err != nil && t.cut() {
+		if !t.done(EventTargetError, "read the revision of the target", err) {
 			return false
 		}
 		t.s.AppliedSpec = revision // or the next run would begin the rollout
