@@ -4,8 +4,8 @@
 // A command leads a session and a process group, if the system has those. When its
 // context ends, the group is asked to end, and killed after a grace. So the children
 // that the command left behind end too. If the command exits by itself, the processes
-// that it started in the background go on, and do not delay the caller. They must not
-// write to the outputs that they inherited.
+// that it started in the background go on. They must not write to the outputs that they
+// inherited: these are closed a second after the exit.
 //
 // Output is kept within bounds; the command may write as much as it likes.
 package command
@@ -26,14 +26,17 @@ const (
 	DefaultGrace = 5 * time.Second
 )
 
-const tailSize = 2 << 10 // bytes of standard error in an error
+const (
+	tailSize    = 2 << 10     // bytes of standard error in an error
+	outputDelay = time.Second // for the output to end after the command exited
+)
 
 // A Command is a program with its arguments, environment and limits.
 type Command struct {
 	Args  []string      // the program and its arguments; a name without a slash is looked up in the PATH of Env
 	Env   []string      // all of its environment, as KEY=VALUE
 	Limit int           // of standard output that is kept, in bytes; default [DefaultLimit]
-	Grace time.Duration // time between asking it to end and killing it, and for its output to end after its exit; default [DefaultGrace]
+	Grace time.Duration // time between asking it to end and killing it; default [DefaultGrace]
 }
 
 // Output is what a command wrote to its standard output.
@@ -61,12 +64,13 @@ func (c Command) Run(ctx context.Context) (Output, error) {
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	Group(cmd)
 	ended := false // by ctx
+	cmd.WaitDelay = outputDelay
 	cmd.Cancel = func() error {
 		ended = true
+		cmd.WaitDelay = cmp.Or(c.Grace, DefaultGrace) // package exec reads it after this
 		Terminate(cmd.Process.Pid)
 		return nil
 	}
-	cmd.WaitDelay = cmp.Or(c.Grace, DefaultGrace)
 	err = cmd.Run()
 	out := Output{stdout.kept, stdout.truncated}
 	exit, exited := errors.AsType[*exec.ExitError](err)

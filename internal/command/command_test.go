@@ -169,7 +169,7 @@ func TestGroupEndsWithContext(t *testing.T) {
 
 func TestBackgroundGoesOn(t *testing.T) {
 	addr, lines := desk(t)
-	if _, err := run(t, t.Context(), "away", command.Command{Env: []string{"ADDR=" + addr}, Grace: time.Second}); err != nil {
+	if _, err := run(t, t.Context(), "away", command.Command{Env: []string{"ADDR=" + addr}}); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Equal(t, <-lines, "up")
