@@ -326,7 +326,7 @@ func status(code int, word string) error {
 func TestFailures(t *testing.T) {
 	small := artifact.Limits{Entries: 2}
 	for name, c := range map[string]failureCase{
-		"field of another provider": {edit: func(s *source.BucketSpec) { s.ServiceAccountName = "robot" }, is: source.ErrInvalid, says: "spec.serviceAccountName: goes with provider aws or gcp or azure only"},
+		"field of another provider": {edit: func(s *source.BucketSpec) { s.ServiceAccountName = "robot" }, is: source.ErrInvalid, says: "spec.serviceAccountName: requires provider aws or gcp or azure"},
 		"no token service":          {edit: func(s *source.BucketSpec) { s.STS = &source.BucketSTSSpec{Provider: "ldap", Endpoint: "sts:389"} }, is: source.ErrInvalid, reason: "URLInvalid", says: "spec.sts.endpoint: must begin with http://"},
 
 		"no such bucket":                {change: fails(0, status(404, "NoSuchBucket")), is: fs.ErrNotExist, says: "there is no such bucket, check spec.bucketName and spec.endpoint: list objects: 404 Not Found: NoSuchBucket"},

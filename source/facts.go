@@ -133,9 +133,9 @@ var verifyFacts = slices.Concat([]document.Fact{
 	{At: "spec.verify.matchOIDCIdentity", Must: musts{
 		require("is required without secretRef, or a signature of anybody would do: "+
 			`say who signs, or write {issuer: ".*", subject: ".*"} if anybody may`, is("spec.verify.provider", "cosign", ""), not(isSet("spec.verify.secretRef"))),
-		refuse(`goes with provider cosign only, not with "notation"`, notation),
+		refuse(`requires provider cosign, not "notation"`, notation),
 	}},
-	{At: "spec.verify.trustedRootSecretRef", Must: musts{refuse(`goes with provider cosign only, not with "notation"`, notation)}},
+	{At: "spec.verify.trustedRootSecretRef", Must: musts{refuse(`requires provider cosign, not "notation"`, notation)}},
 	{At: "spec.verify.matchOIDCIdentity[].issuer", Must: musts{expression}},
 	{At: "spec.verify.matchOIDCIdentity[].subject", Must: musts{expression}},
 }, references("spec.verify.secretRef", "spec.verify.trustedRootSecretRef"))
@@ -145,7 +145,7 @@ var notation = is("spec.verify.provider", "notation")
 var repositoryFacts = slices.Concat([]document.Fact{
 	{At: "spec.url", Must: append(address("http", "https", "oci"), when(scheme("oci"), is("spec.type", RepositoryOCI)))},
 	{At: "spec.type", Default: RepositoryIndex, Must: musts{oneOf(RepositoryIndex, RepositoryOCI)}},
-	{At: "spec.verify", Must: musts{refuse("goes with an index only: with type oci a PkgChart says what to verify", is("spec.type", RepositoryOCI))}},
+	{At: "spec.verify", Must: musts{refuse("requires an index: with type oci a PkgChart says what to verify", is("spec.type", RepositoryOCI))}},
 	{At: "spec.provider", Default: "generic", Must: musts{oneOf("generic", "aws", "azure", "gcp")}},
 	{At: "spec.interval", Default: repositoryInterval, Must: musts{unsigned}},
 	timeout,
@@ -163,7 +163,7 @@ var chartFacts = slices.Concat([]document.Fact{
 	{At: "spec.valuesFiles[]", Must: musts{goOnly(func(text string) error { _, err := new(PkgChart).valuesFile(text); return err })}},
 	{At: "spec.valuesFile", Only: V1Beta2, Shape: textShape, Warning: "is deprecated: put it first in valuesFiles"},
 	interval,
-	{At: "spec.verify", Must: musts{refuse("goes with a sourceRef of kind PkgRepository only", not(fromRepository))}},
+	{At: "spec.verify", Must: musts{refuse("requires a sourceRef of kind PkgRepository", not(fromRepository))}},
 	{At: "spec.verify.trustedRootSecretRef", Only: noVersion, Must: musts{refuse("does not exist for PkgChart: remove it")}},
 	accessFrom,
 }, references("spec.sourceRef"))

@@ -111,10 +111,10 @@ func refuse(message string, conditions ...document.Condition) document.Requireme
 
 // only refuses a value unless the provider at a path is one of providers.
 func only(at string, providers ...string) document.Requirement {
-	must := refuse("goes with provider "+strings.TrimSuffix(strings.Join(providers, " or "), " or ")+" only", not(is(at, providers...)))
+	must := refuse("requires provider "+strings.TrimSuffix(strings.Join(providers, " or "), " or "), not(is(at, providers...)))
 	must.Check = func(object, _ reflect.Value) (err error) {
 		for _, v := range document.At(object, at) {
-			err = fmt.Errorf("%s, not with %s", must.Message, quote(generic(v.String())))
+			err = fmt.Errorf("%s, not %s", must.Message, quote(generic(v.String())))
 		}
 		return err
 	}

@@ -210,12 +210,12 @@ func (p *PkgRepository) advise(found *document.Findings) {
 	adviseURL(found, p.Spec.URL, p.Spec.Type == RepositoryOCI && p.Spec.Insecure, p.Spec.SecretRef)
 	found.AddIf(p.Spec.AccessFrom != nil, "spec.accessFrom", accessNote)
 	if p.Spec.Type == RepositoryOCI {
-		found.AddIf(p.Spec.PassCredentials, "spec.passCredentials", "has no effect: it goes with type default")
+		found.AddIf(p.Spec.PassCredentials, "spec.passCredentials", "has no effect: it requires type default")
 		return
 	}
 	found.AddIf(p.Spec.PassCredentials && p.Spec.SecretRef == nil && !strings.Contains(p.Spec.URL, "@"), "spec.passCredentials", "has no effect without secretRef")
-	found.AddIf(p.Spec.Insecure, "spec.insecure", "has no effect: it goes with type oci")
-	found.AddIf(generic(p.Spec.Provider) != "generic", "spec.provider", "has no effect: it goes with type oci")
+	found.AddIf(p.Spec.Insecure, "spec.insecure", "has no effect: it requires type oci")
+	found.AddIf(generic(p.Spec.Provider) != "generic", "spec.provider", "has no effect: it requires type oci")
 	found.AddIf(strings.HasPrefix(p.Spec.URL, "oci://"), "spec.type", "must be oci for this URL to work")
 }
 

@@ -23,6 +23,7 @@ import (
 // These are the ways to call a webhook.
 const (
 	shared   = "shared"   // one Caller
+	plain    = "plain"    // one client of net/http
 	anew     = "anew"     // a client for each call, closed after it
 	forsaken = "forsaken" // a client for each call, never closed, as in the reference
 )
@@ -62,11 +63,25 @@ func call(ctx context.Context, args []string) error {
 	}
 	before := runtime.NumGoroutine()
 	var caller rollout.Caller
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
 	post := func() error { return postAnew(ctx, url, way == anew) }
-	if way == shared {
+	switch way {
+	case shared:
 		post = func() error {
 			_, err := caller.Call(ctx, rollout.Hook{Name: "load-test", URL: url, DisableTLS: true}, payload)
 			return err
+		}
+	case plain:
+		post = func() error {
+			body, err := json.Marshal(payload)
+			if err != nil {
+				return err
+			}
+			resp, err := client.Post(url, "application/json", bytes.NewReader(body))
+			if err != nil {
+				return err
+			}
+			return read(resp)
 		}
 	}
 	start := time.Now()
@@ -77,6 +92,7 @@ func call(ctx context.Context, args []string) error {
 	}
 	s := contestantReport{Calls: times, Took: time.Since(start)}
 	caller.Close()
+	client.CloseIdleConnections()
 	for range 100 { // closed connections end asynchronously
 		s.Goroutines = runtime.NumGoroutine() - before
 		if s.Opened, s.Left, err = connections(args[3]); err != nil {
@@ -116,15 +132,21 @@ func postAnew(ctx context.Context, url string, end bool) error {
 	if err != nil {
 		return err
 	}
+	err = read(resp)
+	if end {
+		client.HTTPClient.CloseIdleConnections()
+	}
+	return err
+}
+
+// read reads and closes the body of a response. A status other than 200 is an error.
+func read(resp *http.Response) error {
 	defer resp.Body.Close()
 	if _, err := io.ReadAll(resp.Body); err != nil {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("status %d", resp.StatusCode)
-	}
-	if end {
-		client.HTTPClient.CloseIdleConnections()
 	}
 	return nil
 }

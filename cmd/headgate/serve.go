@@ -331,5 +331,5 @@ func (p *program) hangUp(ctx context.Context, log *slog.Logger) (context.Context
 		signal.Ignore(syscall.SIGHUP)
 		log.Debug("hangup is ignored: files are read again when they change")
 	}
-	return ctx, func() {}
+	return context.WithCancel(ctx)
 }

@@ -96,13 +96,19 @@ func (m *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := Answering(w, r)
 	defer m.Observe(r)(a)
 	defer m.recover(a, r)
-	if err := m.admit(r); err != nil {
-		take(r) // before its path is logged
-		m.refuse(a, r, err)
+	var refused *Denial
+	switch {
+	case !Here(r):
+		refused = &Denial{Kind: "host", Told: misdirected, err: fmt.Errorf("%w: the request is for the host %q", ErrForbidden, r.Host)}
+	case m.Origins.Check(r) != nil:
+		refused = &Denial{Kind: "origin", Told: "Forbidden: requests of other sites are refused", err: fmt.Errorf("%w: the request is of a page of %q", ErrForbidden, r.Header.Get("Origin"))}
+	default:
+		normalize(r.URL, m.Names)
+		m.ServeMux.ServeHTTP(a, r)
 		return
 	}
-	normalize(r.URL, m.Names)
-	m.ServeMux.ServeHTTP(a, r)
+	take(r) // before its path is logged
+	m.refuse(a, r, refused)
 }
 
 // recover is deferred: it logs the panic of a handler and answers 500. If the answer has begun, it closes the
@@ -119,18 +125,6 @@ func (m *Router) recover(a *Writer, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	Text(a, http.StatusInternalServerError, "the "+m.Server+" has a defect, see its log")
-}
-
-// admit refuses requests for another host, and requests that a page of another site made a browser send, whatever
-// their credentials.
-func (m *Router) admit(r *http.Request) error {
-	switch {
-	case !Here(r):
-		return &Denial{Kind: "host", Told: misdirected, err: fmt.Errorf("%w: the request is for the host %q", ErrForbidden, r.Host)}
-	case m.Origins.Check(r) != nil:
-		return &Denial{Kind: "origin", Told: "Forbidden: requests of other sites are refused", err: fmt.Errorf("%w: the request is of a page of %q", ErrForbidden, r.Header.Get("Origin"))}
-	}
-	return nil
 }
 
 // maxLogged is the maximum length of the logged error of a [Denial], in bytes.

@@ -93,7 +93,10 @@ func (s *Server) check(w http.ResponseWriter, g grant, k api.Key, p payload) err
 		return err
 	}
 	s.over(p, k)
-	answer, err := s.Gates.Check(k, gate.Visitor{Phase: p.Phase, Checksum: p.Checksum, About: p.about(), Trial: p.Metadata[rollout.MetadataTrial] == "true"})
+	answer, err := s.Gates.Check(k, gate.Visitor{Phase: p.Phase, Checksum: p.Checksum, Trial: p.Metadata[rollout.MetadataTrial] == "true", About: api.About{
+		Revision: p.about(rollout.MetadataRevision), Weight: p.about(rollout.MetadataWeight), Step: p.about(rollout.MetadataStep),
+		Threshold: p.about(rollout.MetadataThreshold), Failures: p.about(rollout.MetadataFailures),
+	}})
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -177,11 +178,6 @@ func (s *Server) Handler() http.Handler {
 	ui := httpserve.Page(page, "page")
 	router.Handle("/ui", ui)
 	router.Handle("/ui/", ui)
-	for _, first := range reserved {
-		nothing := func(http.ResponseWriter, *http.Request) error { return httpserve.ErrNothing }
-		router.Route("/"+first, nothing)
-		router.Route("/"+first+"/", nothing)
-	}
 	return router
 }
 
@@ -247,9 +243,6 @@ var routes = []struct {
 	{"GET /api/v1/session", identified((*Server).getSession)},
 }
 
-// reserved are the first segments below which unknown paths are not found.
-var reserved = []string{"gate", "rollback", "api", "link", "token"}
-
 // classOf returns the class of a path by which requests are counted.
 func classOf(path string) string {
 	first, _, _ := strings.Cut(strings.TrimLeft(path, "/"), "/")
@@ -264,12 +257,16 @@ func classOf(path string) string {
 	return "task"
 }
 
+// reserved are the first segments of paths at which no tasks run.
+var reserved = []string{"gate", "rollback", "api", "link", "token"}
+
 // other leads a browser at the root to the page, and runs tasks for all else.
 func (s *Server) other(w http.ResponseWriter, r *http.Request) error {
+	first, _, _ := strings.Cut(strings.TrimLeft(r.URL.Path, "/"), "/")
 	switch {
 	case httpserve.ToPage(w, r):
 		return nil
-	case r.URL.Path != "/" && s.Strict:
+	case r.URL.Path != "/" && s.Strict, slices.Contains(reserved, first):
 		return httpserve.ErrNothing
 	case r.Method != http.MethodPost:
 		return httpserve.WrongMethod(w, http.MethodPost)
@@ -294,7 +291,7 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) error {
 }
 
 // unknown tells a caller how to authenticate.
-const unknown = "say who you are: by a token in the header Authorization (Bearer, or Basic as password), " +
+const unknown = "authenticate: by a token in the header Authorization (Bearer, or Basic as password), " +
 	"in the metadata of the payload (token), in the URL (/token/TOKEN/ before the path, or ?token=TOKEN), or by a client certificate"
 
 // statuses has the statuses of answers to errors that are not an [httpserve.Refusal].

@@ -115,20 +115,14 @@ func (p *payload) key(kind api.Kind, name string) api.Key {
 	return api.Key{Kind: kind, Namespace: p.Namespace, Name: p.Name, Gate: cmp.Or(name, p.Gate, p.Metadata["gate"], api.DefaultGate)}
 }
 
-// about returns the texts about the canary that the payload has for people, bounded and
-// without control characters and credentials.
-func (p *payload) about() api.About {
-	text := func(key string) string {
-		value := p.Metadata[key]
-		if value == "" { // as in most checks
-			return ""
-		}
-		return redact.String(strings.ToValidUTF8(value[:min(len(value), maxAbout)], ""))
+// about returns a text of the metadata that is shown to people, shortened and without
+// control characters and credentials.
+func (p *payload) about(key string) string {
+	value := p.Metadata[key]
+	if value == "" { // as in most checks
+		return ""
 	}
-	return api.About{
-		Revision: text(rollout.MetadataRevision), Weight: text(rollout.MetadataWeight), Step: text(rollout.MetadataStep),
-		Threshold: text(rollout.MetadataThreshold), Failures: text(rollout.MetadataFailures),
-	}
+	return redact.String(strings.ToValidUTF8(value[:min(len(value), maxAbout)], ""))
 }
 
 // over ends the waits of the canary if its rollout is over, except a wait at asked, the

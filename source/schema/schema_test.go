@@ -265,7 +265,7 @@ func TestDefinitions(t *testing.T) {
 	text, err := schema.YAML(source.Group, false)
 	for _, want := range []string{
 		"name: pkgcharts.source.headgate.dev\n", "kind: PkgRepository\n", "default: generic\n",
-		"message: spec.serviceAccountName goes with provider azure or aws only\n",
+		"message: spec.serviceAccountName requires provider azure or aws\n",
 		"rule: has(self.provider) && self.provider in ['azure', 'aws'] || !(has(self.serviceAccountName) && size(self.serviceAccountName) > 0)\n",
 	} {
 		if err != nil || !strings.Contains(string(text), want) {

@@ -299,5 +299,5 @@ func (c *call) profile() error {
 }
 
 // unknown tells a caller how to authenticate.
-const unknown = "say who you are: by a token in the header Authorization (Bearer, or Basic as password) or by a client certificate; " +
+const unknown = "authenticate: by a token in the header Authorization (Bearer, or Basic as password) or by a client certificate; " +
 	"headgate takes it from --token-file or HEADGATE_TOKEN"

@@ -56,7 +56,7 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 			source.ErrInvalid, source.ErrProvider)
 	}
 	if r.ServiceAccount != "" {
-		return source.Credential{}, fmt.Errorf("%w: %w: spec.serviceAccountName goes with provider azure or aws: remove it", source.ErrInvalid, source.ErrProvider)
+		return source.Credential{}, fmt.Errorf("%w: %w: spec.serviceAccountName requires provider azure or aws: remove it", source.ErrInvalid, source.ErrProvider)
 	}
 	app, err := transport.GitHubApp(r.SecretName, r.Secret)
 	if err != nil {
