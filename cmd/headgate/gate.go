@@ -337,9 +337,9 @@ func (c *gateCall) list(ctx context.Context, _ api.Key) error {
 func gateLines(gates []api.Gate, tests map[api.Key]string) [][]string {
 	lines := [][]string{{"GATE", "STATE", "FOR", "UNTIL", "CHANGED", "BY", "WAITING", "REASON", "REVISION", "WEIGHT", "STEP", "FAILED", "RUNS"}}
 	for _, g := range gates {
-		var about api.About
+		var about api.CanaryInfo
 		if g.Waiting != nil {
-			about = g.Waiting.About
+			about = g.Waiting.CanaryInfo
 		}
 		failed := about.Failures
 		if about.Threshold != "" {

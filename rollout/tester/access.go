@@ -89,45 +89,45 @@ type grant = httpserve.Grant
 
 // The verbs of authorization.
 const (
-	toLook   = "look" // at runs
-	toRun    = "run tasks"
-	toCheck  = "check" // gates, and look at them
-	toChange = "change"
-	toReject = "reject" // opens the rollback switch too: needs kind rollback, whatever gates the scope names
+	verbLook   = "look" // at runs
+	verbRun    = "run tasks"
+	verbCheck  = "check" // gates, and look at them
+	verbChange = "change"
+	verbReject = "reject" // opens the rollback switch too: needs kind rollback, whatever gates the scope names
 )
 
-// A part is a property of what a request is about: a list of the scope must allow it.
-type part struct{ kind, value string }
+// An attribute is a property of what a request is about: a list of the scope must allow it.
+type attribute struct{ kind, value string }
 
-// mayTask returns nil if the grant allows verb for tasks of a type in a namespace, and
+// authorizeTask returns nil if the grant allows verb for tasks of a type in a namespace, and
 // otherwise an [httpserve.Denial].
-func mayTask(g grant, verb, namespace, taskType string) error {
+func authorizeTask(g grant, verb, namespace, taskType string) error {
 	if g.All {
 		return nil
 	}
-	return may(g, verb, part{"namespace", namespace}, part{"type", taskType})
+	return authorize(g, verb, attribute{"namespace", namespace}, attribute{"type", taskType})
 }
 
-// mayGate returns nil if the grant allows verb for a gate, and otherwise an
+// authorizeGate returns nil if the grant allows verb for a gate, and otherwise an
 // [httpserve.Denial].
-func mayGate(g grant, verb string, k api.Key) error {
+func authorizeGate(g grant, verb string, k api.Key) error {
 	if g.All {
 		return nil
 	}
 	also := k.Kind
-	if verb == toReject {
+	if verb == verbReject {
 		also = api.KindRollback
 	}
-	return may(g, verb, part{"namespace", k.Namespace}, part{"kind", string(k.Kind)}, part{"gate", k.Gate}, part{"kind", string(also)})
+	return authorize(g, verb, attribute{"namespace", k.Namespace}, attribute{"kind", string(k.Kind)}, attribute{"gate", k.Gate}, attribute{"kind", string(also)})
 }
 
-// may returns nil if the scope of g, which is not All, allows verb and all parts.
-func may(g grant, verb string, parts ...part) error {
+// authorize returns nil if the scope of g, which is not All, allows verb and all parts.
+func authorize(g grant, verb string, parts ...attribute) error {
 	s := g.Scope()
 	switch {
 	case s == nil:
 		return httpserve.Forbid("missing", g.Actor, verb+": nothing is allowed")
-	case s.ReadOnly && verb != toLook && verb != toCheck:
+	case s.ReadOnly && verb != verbLook && verb != verbCheck:
 		return httpserve.Forbid("read-only", g.Actor, verb+": the credential is read-only")
 	}
 	lists := map[string]*[]httpserve.Pattern{"namespace": s.Namespaces, "type": s.Types, "kind": s.Kinds, "gate": s.Gates}

@@ -45,17 +45,17 @@ func TestGFull(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
 	d := startServer(t, func(w *serverSetup) { w.Runs.Dir = dir })
-	d.post("/gate/check", canary("shop", `{}`)).is(t, "a check", 403, "")
+	d.post("/gate/check", namespacePayload("shop", `{}`)).expect(t, "a check", 403, "")
 	var link api.Link
 	must(t, json.Unmarshal([]byte(d.post(gatePath+"/link", "{}").body), &link))
-	d.call("GET", "/readyz", "").is(t, "ready", 200, "OK")
+	d.call("GET", "/readyz", "").expect(t, "ready", 200, "OK")
 	fillDisk(t, filepath.Join(dir, "gates.db"))
 	approve := strings.TrimPrefix(link.Approve, d.url)
 	for path, body := range map[string]string{
-		approve: "", "/gate/open": canary("shop", `{}`), "/rollback/open": canary("shop", `{}`), gatePath + "/open": "", gatePath + "/reject": "", gatePath + "/link": "",
+		approve: "", "/gate/open": namespacePayload("shop", `{}`), "/rollback/open": namespacePayload("shop", `{}`), gatePath + "/open": "", gatePath + "/reject": "", gatePath + "/link": "",
 	} {
 		got := d.post(path, body)
-		if got.is(t, path, 500, "see its log"); strings.Contains(got.body, dir) || strings.Contains(got.body, "gates.db") {
+		if got.expect(t, path, 500, "see its log"); strings.Contains(got.body, dir) || strings.Contains(got.body, "gates.db") {
 			t.Errorf("%s: it shows a path: %s", path, got.body)
 		}
 	}
@@ -66,8 +66,8 @@ func TestGFull(t *testing.T) {
 	if d.state(api.KindGate).Open || d.state(api.KindRollback).Open {
 		t.Error("something is open")
 	}
-	d.post("/gate/check", canary("shop", `{}`)).is(t, "a check of what could not be opened", 403, "")
-	d.call("GET", "/readyz", "").is(t, "ready", 503, "the store of gates cannot be used")
+	d.post("/gate/check", namespacePayload("shop", `{}`)).expect(t, "a check of what could not be opened", 403, "")
+	d.call("GET", "/readyz", "").expect(t, "ready", 503, "the store of gates cannot be used")
 	if err := d.Gates.Close(); err == nil {
 		t.Error("who waits was written")
 	}

@@ -52,10 +52,10 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request) error {
 	if action == "check" {
 		return s.check(w, g, k, p)
 	}
-	if err := mayGate(g, toChange, k); err != nil {
+	if err := authorizeGate(g, verbChange, k); err != nil {
 		return err
 	}
-	s.over(p, api.Key{})
+	s.endWaits(p, api.Key{})
 	change := api.Change{Actor: p.Actor, Reason: p.Reason}
 	if action == "open" {
 		change.TTL, change.Mode = p.TTL, cmp.Or(p.Mode, api.Sticky) // sticky by default, although the payload of a webhook has a checksum
@@ -69,13 +69,13 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request) error {
 	return httpserve.Text(w, http.StatusAccepted, "")
 }
 
-// constant answers /gate/approve and /gate/halt. The body is read only if callers
+// constantGate answers /gate/approve and /gate/halt. The body is read only if callers
 // must authenticate, and even then it need not be a payload.
-func (s *Server) constant(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) constantGate(w http.ResponseWriter, r *http.Request) error {
 	if s.Guard.Required() {
 		p, g, _, err := s.payload(w, r)
 		if own, is := errors.AsType[*httpserve.Refusal](err); err == nil || is && own.Status == http.StatusBadRequest {
-			err = mayGate(g, toCheck, p.key(api.KindGate, ""))
+			err = authorizeGate(g, verbCheck, p.key(api.KindGate, ""))
 		}
 		if err != nil {
 			return err
@@ -89,13 +89,13 @@ func (s *Server) constant(w http.ResponseWriter, r *http.Request) error {
 
 // check answers whether a gate is open. It says in headers who opened it, and why.
 func (s *Server) check(w http.ResponseWriter, g grant, k api.Key, p payload) error {
-	if err := mayGate(g, toCheck, k); err != nil {
+	if err := authorizeGate(g, verbCheck, k); err != nil {
 		return err
 	}
-	s.over(p, k)
-	answer, err := s.Gates.Check(k, gate.Visitor{Phase: p.Phase, Checksum: p.Checksum, Trial: p.Metadata[rollout.MetadataTrial] == "true", About: api.About{
-		Revision: p.about(rollout.MetadataRevision), Weight: p.about(rollout.MetadataWeight), Step: p.about(rollout.MetadataStep),
-		Threshold: p.about(rollout.MetadataThreshold), Failures: p.about(rollout.MetadataFailures),
+	s.endWaits(p, k)
+	answer, err := s.Gates.Check(k, gate.CheckRequest{Phase: p.Phase, Checksum: p.Checksum, Trial: p.Metadata[rollout.MetadataTrial] == "true", CanaryInfo: api.CanaryInfo{
+		Revision: p.displayText(rollout.MetadataRevision), Weight: p.displayText(rollout.MetadataWeight), Step: p.displayText(rollout.MetadataStep),
+		Threshold: p.displayText(rollout.MetadataThreshold), Failures: p.displayText(rollout.MetadataFailures),
 	}})
 	if err != nil {
 		return err
@@ -128,8 +128,8 @@ func (s *Server) decide(g grant, k api.Key, action string, change api.Change) (s
 // observeChange counts and logs a change of a gate: open, close, reject, link.
 func (s *Server) observeChange(g api.Gate, action, actor string) {
 	s.metrics.changes.WithLabelValues(string(g.Kind), action).Inc()
-	s.Log.Info("gate changed", "action", action, "kind", string(g.Kind), "namespace", clean(g.Namespace), "name", clean(g.Name), "gate", clean(g.Gate),
-		"open", g.Open, "mode", string(g.Mode), "checksum", clean(g.Checksum), "actor", clean(actor), "reason", clean(g.Reason))
+	s.Log.Info("gate changed", "action", action, "kind", string(g.Kind), "namespace", logExcerpt(g.Namespace), "name", logExcerpt(g.Name), "gate", logExcerpt(g.Gate),
+		"open", g.Open, "mode", string(g.Mode), "checksum", logExcerpt(g.Checksum), "actor", logExcerpt(actor), "reason", logExcerpt(g.Reason))
 }
 
 func (s *Server) listGates(_ http.ResponseWriter, r *http.Request, g grant) (any, error) {
@@ -137,7 +137,7 @@ func (s *Server) listGates(_ http.ResponseWriter, r *http.Request, g grant) (any
 	if err != nil {
 		return nil, err
 	}
-	seen := slices.DeleteFunc(s.Gates.List(f), func(one api.Gate) bool { return mayGate(g, toCheck, one.Key) != nil })
+	seen := slices.DeleteFunc(s.Gates.List(f), func(one api.Gate) bool { return authorizeGate(g, verbCheck, one.Key) != nil })
 	return map[string][]api.Gate{"gates": seen[:min(len(seen), f.Limit)]}, nil
 }
 
@@ -147,21 +147,21 @@ func gateOfPath(r *http.Request, g grant, verb string) (api.Key, error) {
 	k := api.Key{Kind: api.Kind(httpserve.Segment(r, "kind")), Namespace: httpserve.Segment(r, "namespace"), Name: httpserve.Segment(r, "name"),
 		Gate: cmp.Or(httpserve.Segment(r, "gate"), api.DefaultGate)} // the name that scopes have
 	if !slices.Contains(kinds, k.Kind) {
-		return k, httpserve.Refuse(http.StatusNotFound, "kind %s: is neither gate nor rollback", strconv.Quote(shown(string(k.Kind))))
+		return k, httpserve.Refuse(http.StatusNotFound, "kind %s: is neither gate nor rollback", strconv.Quote(answerExcerpt(string(k.Kind))))
 	}
-	return k, mayGate(g, verb, k)
+	return k, authorizeGate(g, verb, k)
 }
 
 func (s *Server) getGate(_ http.ResponseWriter, r *http.Request, g grant) (any, error) {
-	k, err := gateOfPath(r, g, toCheck)
+	k, err := gateOfPath(r, g, verbCheck)
 	return s.Gates.Gate(k), err
 }
 
 // changeGate opens, closes or rejects a gate, or makes links that do.
 func (s *Server) changeGate(w http.ResponseWriter, r *http.Request, g grant) (any, error) {
 	action := r.PathValue("action")
-	verb := map[string]string{"open": toChange, "close": toChange, "reject": toReject, "link": toReject}[action] // a link can open or reject
-	k, err := gateOfPath(r, g, cmp.Or(verb, toCheck))
+	verb := map[string]string{"open": verbChange, "close": verbChange, "reject": verbReject, "link": verbReject}[action] // a link can open or reject
+	k, err := gateOfPath(r, g, cmp.Or(verb, verbCheck))
 	switch {
 	case err != nil:
 		return nil, err
@@ -206,7 +206,7 @@ func (s *Server) listAudit(_ http.ResponseWriter, r *http.Request, g grant) (any
 	if _, err := strconv.ParseUint(f.Before, 10, 64); err != nil && f.Before != "" {
 		return nil, httpserve.Refuse(http.StatusBadRequest, "parameter before: is no number of an entry")
 	}
-	entries := s.Gates.Audit(f, func(k api.Key) bool { return mayGate(g, toCheck, k) == nil })
+	entries := s.Gates.Audit(f, func(k api.Key) bool { return authorizeGate(g, verbCheck, k) == nil })
 	return map[string][]api.Entry{"entries": entries}, nil
 }
 
@@ -223,11 +223,11 @@ var linkHTML string
 // linkPage shows what a link does. Its form posts to the URL of the page.
 var linkPage = template.Must(template.New("link").Parse(linkHTML))
 
-// linkWords are the texts of the page. linkTexts has them by the action of the link, and
+// linkPageText has the texts of the page. linkTexts has them by the action of the link, and
 // under "" for a link that does not work.
-type linkWords struct{ Title, Text, Button, Look, Done string }
+type linkPageText struct{ Title, Text, Button, Look, Done string }
 
-var linkTexts = map[string]linkWords{
+var linkTexts = map[string]linkPageText{
 	"open":   {"Approve this rollout?", "The gate opens for this revision alone.", "Approve", "primary", "Approved: the gate is open for this revision."},
 	"reject": {"Reject this rollout?", "The gate stays closed, and the rollback switch of the canary opens for this revision.", "Reject", "danger", "Rejected: the gate is closed and the rollback switch is open for this revision."},
 	"": {Title: "This link does not work any more",
@@ -236,7 +236,7 @@ var linkTexts = map[string]linkWords{
 
 // A linkView is what the page shows.
 type linkView struct {
-	linkWords
+	linkPageText
 	Style   template.CSS
 	Ticket  *gate.Ticket
 	Waiting api.Waiting // zero when nothing waits
@@ -254,10 +254,10 @@ var linkPolicy = func() string {
 // button of the page sends, decides once.
 func (s *Server) link(w http.ResponseWriter, r *http.Request) error {
 	t, err := s.Gates.Inspect(r.PathValue("secret"))
-	view := linkView{linkWords: linkTexts[t.Action], Ticket: &t}
+	view := linkView{linkPageText: linkTexts[t.Action], Ticket: &t}
 	if err == nil {
 		issuer, unknown := s.Guard.Named(t.Issuer)
-		if unknown != nil || mayGate(issuer, toReject, t.Key) != nil {
+		if unknown != nil || authorizeGate(issuer, verbReject, t.Key) != nil {
 			err = gate.ErrLink
 		}
 		if w := s.Gates.Gate(t.Key).Waiting; w != nil && w.Checksum == t.Checksum {
@@ -268,12 +268,12 @@ func (s *Server) link(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if err == nil && r.Method == http.MethodPost {
-		err = s.press(w, r, t)
-		view.linkWords = linkWords{Title: "Done", Text: view.Done}
+		err = s.redeemLink(w, r, t)
+		view.linkPageText = linkPageText{Title: "Done", Text: view.Done}
 	}
 	status := http.StatusOK
 	if errors.Is(err, gate.ErrLink) {
-		status, err, view = http.StatusGone, nil, linkView{linkWords: linkTexts[""]}
+		status, err, view = http.StatusGone, nil, linkView{linkPageText: linkTexts[""]}
 	}
 	if err != nil {
 		return err
@@ -290,8 +290,8 @@ func (s *Server) link(w http.ResponseWriter, r *http.Request) error {
 	return httpserve.Send(w, status, "text/html; charset=utf-8", text.Bytes())
 }
 
-// press carries out the action of a link.
-func (s *Server) press(w http.ResponseWriter, r *http.Request, t gate.Ticket) error {
+// redeemLink carries out the action of a link.
+func (s *Server) redeemLink(w http.ResponseWriter, r *http.Request, t gate.Ticket) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		return httpserve.Refuse(http.StatusBadRequest, "the form cannot be read")

@@ -76,8 +76,8 @@ func TestLinks(t *testing.T) {
 	testenv.Equal(t, check("/rollback/check", "a"), http.StatusOK, "the rollback switch answers")
 }
 
-// TestLinkOfFormerCaller shows that a link ends with the credential of the caller that made it.
-func TestLinkOfFormerCaller(t *testing.T) {
+// TestLinkEndsWithCredential shows that a link ends with the credential of the caller that made it.
+func TestLinkEndsWithCredential(t *testing.T) {
 	var later atomic.Int64
 	now := func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	file := filepath.Join(t.TempDir(), "tokens.yaml")
@@ -111,9 +111,9 @@ func TestLinkOfFormerCaller(t *testing.T) {
 	}
 }
 
-// TestRootOfBrowser shows that a browser at the root is redirected to the page, and keeps the
+// TestBrowserAtRoot shows that a browser at the root is redirected to the page, and keeps the
 // token of its path.
-func TestRootOfBrowser(t *testing.T) {
+func TestBrowserAtRoot(t *testing.T) {
 	s := newServer(t)
 	s.Guard = guard(t, tenants)
 	url := "http://" + serve(t, s)
@@ -140,9 +140,9 @@ func TestRootOfBrowser(t *testing.T) {
 	}
 }
 
-// TestScopeOfLooking shows that callers see only the gates and the types of runs in their
+// TestReadScopes shows that callers see only the gates and the types of runs in their
 // scope: not every caller of a namespace may read the output of its tests.
-func TestScopeOfLooking(t *testing.T) {
+func TestReadScopes(t *testing.T) {
 	s := newServer(t)
 	s.Guard = guard(t, tenants+"- {name: none, token: none-token-0123456789, types: [], kinds: [rollback]}\n")
 	url := "http://" + serve(t, s)

@@ -76,8 +76,8 @@ func (m *metrics) build() {
 
 var kinds = []api.Kind{api.KindGate, api.KindRollback}
 
-// measure sets the gauges to the present state.
-func (s *Server) measure() {
+// updateGauges sets the gauges to the present state.
+func (s *Server) updateGauges() {
 	running, queued := s.Runs.Load()
 	s.metrics.running.Set(float64(running))
 	s.metrics.queued.Set(float64(queued))
@@ -111,7 +111,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	s.measure()
+	s.updateGauges()
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 	s.metrics.handler.ServeHTTP(w, r)
@@ -120,20 +120,20 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) error {
 
 // ObserveRun counts and logs a run; it is for [run.Config] Observe.
 func (s *Server) ObserveRun(r api.Run, shared bool) {
-	m, log := &s.started().metrics, s.Log.With("id", r.ID, "type", r.Type)
+	m, log := &s.initOnce().metrics, s.Log.With("id", r.ID, "type", r.Type)
 	if shared {
 		m.shared.WithLabelValues(r.Type).Inc()
 		log.Debug("run shared")
 		return
 	}
-	log = log.With("namespace", clean(r.Namespace), "name", clean(r.Name))
+	log = log.With("namespace", logExcerpt(r.Namespace), "name", logExcerpt(r.Name))
 	switch r.State {
 	case api.Queued:
 		log.Info("run queued")
 		return
 	case api.Running:
 		m.started.WithLabelValues(r.Type).Inc()
-		log.Info("run started", "phase", clean(r.Phase), "checksum", clean(r.Checksum), "actor", r.Actor)
+		log.Info("run started", "phase", logExcerpt(r.Phase), "checksum", logExcerpt(r.Checksum), "actor", r.Actor)
 		return
 	}
 	m.ended.WithLabelValues(r.Type, string(r.State)).Inc()
@@ -151,7 +151,7 @@ func (s *Server) ObserveRun(r api.Run, shared bool) {
 		log = log.With("exitCode", *r.ExitCode)
 	}
 	if r.State != api.Succeeded {
-		log.Warn("run ended", "reason", clean(r.Reason))
+		log.Warn("run ended", "reason", logExcerpt(r.Reason))
 		return
 	}
 	log.Info("run ended")

@@ -14,7 +14,7 @@ import (
 func (d *testServer) scrape() map[string]float64 {
 	d.t.Helper()
 	got := d.call(http.MethodGet, "/metrics", "")
-	got.is(d.t, "metrics", 200, "")
+	got.expect(d.t, "metrics", 200, "")
 	samples := make(map[string]float64)
 	for line := range strings.Lines(got.body) {
 		line = strings.TrimSpace(line)
@@ -33,21 +33,21 @@ func (d *testServer) scrape() map[string]float64 {
 
 func TestMetrics(t *testing.T) {
 	d := startServer(t, func(w *serverSetup) { w.Runs.Concurrency = 1 })
-	d.post("/", body+`, "metadata": {"type": "bash", "cmd": "echo 12345"}}`).is(t, "a test that passes", 200, "")
-	d.post("/", body+`, "metadata": {"type": "bash", "cmd": "exit 3"}}`).is(t, "a test that fails", 422, "")
-	d.post("/", body+`, "metadata": {"type": "bash", "cmd": "sleep 600", "timeout": "0.1"}}`).is(t, "a test that takes too long", 422, "")
+	d.post("/", payloadPrefix+`, "metadata": {"type": "bash", "cmd": "echo 12345"}}`).expect(t, "a test that passes", 200, "")
+	d.post("/", payloadPrefix+`, "metadata": {"type": "bash", "cmd": "exit 3"}}`).expect(t, "a test that fails", 422, "")
+	d.post("/", payloadPrefix+`, "metadata": {"type": "bash", "cmd": "sleep 600", "timeout": "0.1"}}`).expect(t, "a test that takes too long", 422, "")
 	for range 2 {
-		d.post("/", body+`, "metadata": {"cmd": "sleep 600"}}`).is(t, "a load", 202, "")
+		d.post("/", payloadPrefix+`, "metadata": {"cmd": "sleep 600"}}`).expect(t, "a load", 202, "")
 	}
-	d.post("/", body+`, "metadata": {"cmd": "sleep 601"}}`).is(t, "a load that waits for its place", 202, "")
-	d.post("/gate/check", body+"}").is(t, "a closed gate", 403, "Forbidden")
-	d.post("/gate/a/check", body+"}").is(t, "another", 403, "Forbidden")
-	d.post("/gate/open", body+"}").is(t, "opening", 202, "")
-	d.post("/gate/check", body+"}").is(t, "an open gate", 200, "Approved")
-	d.post("/rollback/close", body+"}").is(t, "closing", 202, "")
-	d.post("/api/v1/gates/gate/shop/podinfo/a/reject", "").is(t, "rejecting", 200, "")
-	d.post("/gate/b/check", body+"}").is(t, "one that waits", 403, "Forbidden")
-	d.call(http.MethodPost, "/gate/open", body+"}", "Origin", "https://other.example.com").is(t, "a page of another site", 403, "")
+	d.post("/", payloadPrefix+`, "metadata": {"cmd": "sleep 601"}}`).expect(t, "a load that waits for its place", 202, "")
+	d.post("/gate/check", payloadPrefix+"}").expect(t, "a closed gate", 403, "Forbidden")
+	d.post("/gate/a/check", payloadPrefix+"}").expect(t, "another", 403, "Forbidden")
+	d.post("/gate/open", payloadPrefix+"}").expect(t, "opening", 202, "")
+	d.post("/gate/check", payloadPrefix+"}").expect(t, "an open gate", 200, "Approved")
+	d.post("/rollback/close", payloadPrefix+"}").expect(t, "closing", 202, "")
+	d.post("/api/v1/gates/gate/shop/podinfo/a/reject", "").expect(t, "rejecting", 200, "")
+	d.post("/gate/b/check", payloadPrefix+"}").expect(t, "one that waits", 403, "Forbidden")
+	d.call(http.MethodPost, "/gate/open", payloadPrefix+"}", "Origin", "https://other.example.com").expect(t, "a page of another site", 403, "")
 
 	got := d.scrape()
 	for sample, want := range map[string]float64{
@@ -87,7 +87,7 @@ func TestMetrics(t *testing.T) {
 // TestMetricNames shows that text of requests creates no series.
 func TestMetricNames(t *testing.T) {
 	d := startServer(t, nil)
-	d.post("/gate/open", body+"}")
+	d.post("/gate/open", payloadPrefix+"}")
 	before := len(d.scrape())
 	for _, name := range []string{"a", "b", "c"} {
 		d.post("/gate/"+name+"/open", `{"name": "`+name+`", "namespace": "`+name+`"}`)
@@ -116,7 +116,7 @@ func TestMetricsAccess(t *testing.T) {
 	}{"no token": {false, "", 401}, "a wrong one": {false, "wrong-wrong-wrong", 401}, "a token": {false, "0123456789abcdef-ci", 200}, "open": {true, "", 200}} {
 		d := startServer(t, func(w *serverSetup) { w.server.Guard, w.server.OpenMetrics = guard(t, oneCaller), tt.open })
 		d.token = tt.token
-		d.call(http.MethodGet, "/metrics", "").is(t, name, tt.want, "")
+		d.call(http.MethodGet, "/metrics", "").expect(t, name, tt.want, "")
 	}
 	d := startServer(t, nil)
 	if got := d.post("/metrics", ""); got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "GET, HEAD" {

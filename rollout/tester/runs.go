@@ -42,7 +42,7 @@ func filter(r *http.Request, allowed ...string) (api.Filter, error) {
 			ok, want = 0 < f.Limit && f.Limit <= 1000, "from 1 to 1000"
 		}
 		if !ok {
-			return f, httpserve.Refuse(http.StatusBadRequest, "parameter %s: %q is not possible: want %s", name, shown(value), want)
+			return f, httpserve.Refuse(http.StatusBadRequest, "parameter %s: %q is not possible: want %s", name, answerExcerpt(value), want)
 		}
 	}
 	return f, err
@@ -50,7 +50,7 @@ func filter(r *http.Request, allowed ...string) (api.Filter, error) {
 
 // runsFor returns the runs that f selects and the caller may see.
 func (s *Server) runsFor(g grant, f api.Filter) []api.Run {
-	return s.Runs.Runs(f, func(r api.Run) bool { return mayTask(g, toLook, r.Namespace, r.Type) == nil })
+	return s.Runs.Runs(f, func(r api.Run) bool { return authorizeTask(g, verbLook, r.Namespace, r.Type) == nil })
 }
 
 func (s *Server) listRuns(_ http.ResponseWriter, r *http.Request, g grant) (any, error) {
@@ -69,7 +69,7 @@ func (s *Server) listRuns(_ http.ResponseWriter, r *http.Request, g grant) (any,
 func (s *Server) runOfPath(r *http.Request, g grant) (api.Run, error) {
 	state, err := s.Runs.Run(r.PathValue("id"))
 	if err == nil {
-		err = mayTask(g, toLook, state.Namespace, state.Type)
+		err = authorizeTask(g, verbLook, state.Namespace, state.Type)
 	}
 	state.URL = s.runURL(r, state.ID)
 	return state, err
@@ -82,7 +82,7 @@ func (s *Server) getRun(_ http.ResponseWriter, r *http.Request, g grant) (any, e
 func (s *Server) cancelRun(_ http.ResponseWriter, r *http.Request, g grant) (any, error) {
 	state, err := s.runOfPath(r, g)
 	if err == nil {
-		err = mayTask(g, toRun, state.Namespace, state.Type)
+		err = authorizeTask(g, verbRun, state.Namespace, state.Type)
 	}
 	if err == nil {
 		state, err = s.Runs.Cancel(r.Context(), state.ID, g.Actor)
@@ -142,7 +142,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, g grant) (any, er
 		more := true
 		line = ""
 		select {
-		case <-s.ending.Done():
+		case <-s.shutdown.Done():
 			return nil, nil
 		case <-ticker.C:
 			line = ":\n\n"
@@ -154,9 +154,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, g grant) (any, er
 			return nil, nil
 		}
 		switch {
-		case gate != nil && mayGate(g, toCheck, gate.Key) == nil:
+		case gate != nil && authorizeGate(g, verbCheck, gate.Key) == nil:
 			line = event(api.Notice{Gate: gate})
-		case state != nil && mayTask(g, toLook, state.Namespace, state.Type) == nil:
+		case state != nil && authorizeTask(g, verbLook, state.Namespace, state.Type) == nil:
 			shown := *state
 			shown.URL = s.runURL(r, shown.ID)
 			line = event(api.Notice{Run: &shown})

@@ -41,8 +41,8 @@ const (
 `
 )
 
-// canary returns a payload.
-func canary(namespace, metadata string) string {
+// namespacePayload returns a payload.
+func namespacePayload(namespace, metadata string) string {
 	return `{"name": "podinfo", "namespace": "` + namespace + `", "phase": "Progressing", "checksum": "abc", "metadata": ` + metadata + `}`
 }
 
@@ -60,7 +60,7 @@ func marker(t *testing.T) (command string, marks func() int) {
 func TestGUnauthenticatedExecution(t *testing.T) {
 	command, marks := marker(t)
 	d := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, tenants) })
-	task := canary("shop", `{"type": "bash", "cmd": "`+command+`"}`)
+	task := namespacePayload("shop", `{"type": "bash", "cmd": "`+command+`"}`)
 	for _, tt := range []struct{ method, path, body string }{
 		{"POST", "/", task}, {"POST", "/any/path", task}, {"POST", "/launch-test", task}, {"PUT", "/", task},
 		{"POST", "/gate/open", task}, {"POST", "/gate/close", task}, {"POST", "/gate/check", task}, {"GET", "/gate/check", task},
@@ -83,7 +83,7 @@ func TestGUnauthenticatedExecution(t *testing.T) {
 		t.Errorf("a command of nobody ran %d times", n)
 	}
 	d.token = allToken
-	if d.post("/", task).is(t, "with a token", 200, ""); marks() != 1 {
+	if d.post("/", task).expect(t, "with a token", 200, ""); marks() != 1 {
 		t.Errorf("it ran %d times", marks())
 	}
 }
@@ -94,39 +94,39 @@ func TestGScopes(t *testing.T) {
 	d := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, tenants) })
 	bash, cmd := `{"type": "bash", "cmd": "`+command+`"}`, `{"type": "cmd", "cmd": "`+command+`"}`
 	d.token = allToken
-	d.post("/", canary("shop", `{"type": "bash", "cmd": "exit 0"}`)).is(t, "a run of another", 200, "")
+	d.post("/", namespacePayload("shop", `{"type": "bash", "cmd": "exit 0"}`)).expect(t, "a run of another", 200, "")
 	id := d.Server.Runs.Runs(api.Filter{}, nil)[0].ID
 	const gates = "/api/v1/gates/"
 	for _, tt := range []struct {
 		token, method, path, body string
 		status                    int
 	}{
-		{teamToken, "POST", "/", canary("team-a", bash), 200},
-		{teamToken, "POST", "/", canary("team-a", cmd), 403},
-		{teamToken, "POST", "/", canary("team-a", `{"cmd": "`+command+`"}`), 403}, // cmd is the default
-		{teamToken, "POST", "/", canary("shop", bash), 403},
-		{teamToken, "POST", "/launch-test", canary("team-a", `{"script": "x"}`), 403},
-		{teamToken, "POST", "/gate/traffic-eu/open", canary("team-a", `{}`), 202},
-		{teamToken, "POST", "/gate/open", canary("team-a", `{}`), 403},
-		{teamToken, "POST", "/gate/open?gate=prod", canary("team-a", `{"gate": "traffic"}`), 403},
-		{teamToken, "POST", "/gate/check", canary("team-a", `{"gate": "prod"}`), 403},
+		{teamToken, "POST", "/", namespacePayload("team-a", bash), 200},
+		{teamToken, "POST", "/", namespacePayload("team-a", cmd), 403},
+		{teamToken, "POST", "/", namespacePayload("team-a", `{"cmd": "`+command+`"}`), 403}, // cmd is the default
+		{teamToken, "POST", "/", namespacePayload("shop", bash), 403},
+		{teamToken, "POST", "/launch-test", namespacePayload("team-a", `{"script": "x"}`), 403},
+		{teamToken, "POST", "/gate/traffic-eu/open", namespacePayload("team-a", `{}`), 202},
+		{teamToken, "POST", "/gate/open", namespacePayload("team-a", `{}`), 403},
+		{teamToken, "POST", "/gate/open?gate=prod", namespacePayload("team-a", `{"gate": "traffic"}`), 403},
+		{teamToken, "POST", "/gate/check", namespacePayload("team-a", `{"gate": "prod"}`), 403},
 		{teamToken, "GET", "/api/v1/runs/" + id, "", 403},
 		{teamToken, "GET", "/api/v1/runs/" + id + "/output", "", 403},
 		{teamToken, "POST", "/api/v1/runs/" + id + "/cancel", "", 403},
 		{teamToken, "POST", gates + "gate/shop/podinfo/traffic/open", "{}", 403},
 		{teamToken, "GET", gates + "gate/shop/podinfo/traffic", "", 403},
-		{lookToken, "POST", "/", canary("shop", bash), 403},
-		{lookToken, "POST", "/gate/check", canary("shop", `{}`), 403}, // it is closed
-		{lookToken, "POST", "/gate/open", canary("shop", `{}`), 403},
+		{lookToken, "POST", "/", namespacePayload("shop", bash), 403},
+		{lookToken, "POST", "/gate/check", namespacePayload("shop", `{}`), 403}, // it is closed
+		{lookToken, "POST", "/gate/open", namespacePayload("shop", `{}`), 403},
 		{lookToken, "POST", gates + "gate/shop/podinfo/default/reject", "{}", 403},
 		{lookToken, "POST", gates + "gate/shop/podinfo/default/link", "{}", 403},
 		{lookToken, "POST", "/api/v1/runs/" + id + "/cancel", "", 403},
 		{lookToken, "GET", "/api/v1/runs/" + id, "", 200},
-		{gateToken, "POST", "/gate/open", canary("shop", `{}`), 202},
-		{gateToken, "POST", "/rollback/open", canary("shop", `{}`), 403},
+		{gateToken, "POST", "/gate/open", namespacePayload("shop", `{}`), 202},
+		{gateToken, "POST", "/rollback/open", namespacePayload("shop", `{}`), 403},
 		{gateToken, "POST", gates + "gate/shop/podinfo/default/reject", "{}", 403}, // it would open the rollback switch
 		{gateToken, "POST", gates + "gate/shop/podinfo/default/link", "{}", 403},
-		{gateToken, "POST", "/", canary("shop", bash), 403},
+		{gateToken, "POST", "/", namespacePayload("shop", bash), 403},
 	} {
 		d.token = tt.token
 		if got := d.call(tt.method, tt.path, tt.body, "Content-Type", "application/json"); got.status != tt.status {
@@ -157,11 +157,11 @@ func TestGCallersCannotSendHeaders(t *testing.T) {
 		"metadata": {base, "/", `{` + show + `, "n": "4", "token": "` + teamToken + `"}`},
 	} {
 		d.url = tt.url
-		got := d.post(tt.path, canary("team-a", tt.metadata))
-		if got.is(t, name, 200, "PATH="); strings.Contains(got.body, teamToken) {
+		got := d.post(tt.path, namespacePayload("team-a", tt.metadata))
+		if got.expect(t, name, 200, "PATH="); strings.Contains(got.body, teamToken) {
 			t.Errorf("%s: the token is in the environment: %s", name, got.body)
 		}
-		d.post(tt.path, strings.Replace(canary("shop", tt.metadata), `"n"`, `"m"`, 1)).is(t, name+", another namespace", 403, "Forbidden")
+		d.post(tt.path, strings.Replace(namespacePayload("shop", tt.metadata), `"n"`, `"m"`, 1)).expect(t, name+", another namespace", 403, "Forbidden")
 	}
 	d.url, d.token = base, allToken
 	records := d.call(http.MethodGet, "/api/v1/runs", "").body
@@ -186,21 +186,21 @@ func TestGNamespaceSpoofing(t *testing.T) {
 	d.token = teamToken
 	task := `"metadata": {"type": "bash", "cmd": "` + command + `"}`
 	for name, payload := range map[string]string{
-		"part of a name":     canary("not-team-a", `{"type": "bash", "cmd": "`+command+`"}`),
-		"a name and more":    canary("team", `{"type": "bash", "cmd": "`+command+`"}`),
+		"part of a name":     namespacePayload("not-team-a", `{"type": "bash", "cmd": "`+command+`"}`),
+		"a name and more":    namespacePayload("team", `{"type": "bash", "cmd": "`+command+`"}`),
 		"none":               `{"name": "podinfo", ` + task + `}`,
 		"null":               `{"name": "podinfo", "namespace": null, ` + task + `}`,
 		"the last of two":    `{"name": "podinfo", "namespace": "team-a", "namespace": "shop", ` + task + `}`,
 		"in another case":    `{"name": "podinfo", "namespace": "team-a", "NAMESPACE": "shop", ` + task + `}`,
-		"capital letters":    canary("TEAM-A", `{"type": "bash", "cmd": "`+command+`"}`),
+		"capital letters":    namespacePayload("TEAM-A", `{"type": "bash", "cmd": "`+command+`"}`),
 		"a namespace inside": `{"name": "podinfo", "metadata": {"namespace": "team-a", "type": "bash", "cmd": "` + command + `"}}`,
 		"by path":            `{"name": "podinfo", "namespace": "shop/team-a"` + `, ` + task + `}`,
 	} {
-		d.post("/", payload).is(t, name, 403, "Forbidden")
+		d.post("/", payload).expect(t, name, 403, "Forbidden")
 	}
 	testenv.Equal(t, marks(), 0)
 	// A repeated field means the same for access control and for the record.
-	d.post("/", `{"name": "podinfo", "namespace": "shop", "namespace": "team-a", `+task+`}`).is(t, "the last of two is its own", 200, "")
+	d.post("/", `{"name": "podinfo", "namespace": "shop", "namespace": "team-a", `+task+`}`).expect(t, "the last of two is its own", 200, "")
 	if runs := d.Server.Runs.Runs(api.Filter{}, nil); len(runs) != 1 || runs[0].Namespace != "team-a" {
 		t.Errorf("recorded: %+v", runs)
 	}
@@ -247,7 +247,7 @@ func TestGMutualTLS(t *testing.T) {
 			if optional {
 				want = tt.optional
 			}
-			d.post("/", canary("shop", tt.metadata)).is(t, fmt.Sprintf("%s, optional %t", name, optional), want, "")
+			d.post("/", namespacePayload("shop", tt.metadata)).expect(t, fmt.Sprintf("%s, optional %t", name, optional), want, "")
 			runs := d.Server.Runs.Runs(api.Filter{}, nil)
 			if (len(runs) == 1) != (want == 200) || len(runs) == 1 && runs[0].Actor != "ci" {
 				t.Errorf("%s, optional %t: runs: %+v", name, optional, runs)
@@ -331,7 +331,7 @@ func TestGCommandInjection(t *testing.T) {
 				tt.set(w)
 			})
 			for metadata, status := range tt.tasks {
-				got := d.post("/", canary("shop", metadata))
+				got := d.post("/", namespacePayload("shop", metadata))
 				if got.status != status || status == 200 && strings.Contains(metadata, "returnCmdOutput") && !strings.Contains(got.body, tt.output) {
 					t.Errorf("%s: %d %q, want %d %s", metadata, got.status, got.body, status, tt.output)
 				}
@@ -347,16 +347,16 @@ func TestGResourceExhaustion(t *testing.T) {
 		w.server.MaxBody = 10 << 10
 		w.Runs.Concurrency, w.Runs.Queue, w.Runs.OutputLimit = 1, 1, 4<<10
 	})
-	d.post("/", canary("shop", `{"type": "bash", "cmd": "`+strings.Repeat("x", 10<<10)+`"}`)).is(t, "a long body", 413, "longer than 10240 bytes")
-	d.post("/gate/open", canary("shop", `{"x": "`+strings.Repeat("x", 10<<10)+`"}`)).is(t, "a long body of a gate", 413, "")
-	d.post("/", strings.Repeat("[", 5<<10)).is(t, "a deep body", 400, "")
+	d.post("/", namespacePayload("shop", `{"type": "bash", "cmd": "`+strings.Repeat("x", 10<<10)+`"}`)).expect(t, "a long body", 413, "longer than 10240 bytes")
+	d.post("/gate/open", namespacePayload("shop", `{"x": "`+strings.Repeat("x", 10<<10)+`"}`)).expect(t, "a long body of a gate", 413, "")
+	d.post("/", strings.Repeat("[", 5<<10)).expect(t, "a deep body", 400, "")
 
-	d.post("/", canary("shop", `{"type": "bash", "cmd": "echo x", "outputLimit": "99999999999"}`)).is(t, "an output without limit", 400, "outputLimit")
-	d.post("/", canary("shop", `{"type": "bash", "cmd": "sleep 600", "timeout": "0.2"}`)).is(t, "a run that takes too long", 422, "timed out")
-	d.post("/", canary("shop", `{"cmd": "sleep 600"}`)).is(t, "the one run at a time", 202, "")
-	d.post("/", canary("shop", `{"cmd": "sleep 601"}`)).is(t, "the one that waits", 202, "")
+	d.post("/", namespacePayload("shop", `{"type": "bash", "cmd": "echo x", "outputLimit": "99999999999"}`)).expect(t, "an output without limit", 400, "outputLimit")
+	d.post("/", namespacePayload("shop", `{"type": "bash", "cmd": "sleep 600", "timeout": "0.2"}`)).expect(t, "a run that takes too long", 422, "timed out")
+	d.post("/", namespacePayload("shop", `{"cmd": "sleep 600"}`)).expect(t, "the one run at a time", 202, "")
+	d.post("/", namespacePayload("shop", `{"cmd": "sleep 601"}`)).expect(t, "the one that waits", 202, "")
 	for path, metadata := range map[string]string{"/": `{"cmd": "sleep 602"}`, "/launch-test": `{"script": "x"}`} {
-		if got := d.post(path, canary("shop", metadata)); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
+		if got := d.post(path, namespacePayload("shop", metadata)); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
 			t.Errorf("one too many: %s: %+v", path, got)
 		}
 	}
@@ -394,27 +394,27 @@ func TestGGateAbuse(t *testing.T) {
 	d := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, tenants) })
 	d.token = allToken
 	check := func(checksum string) int {
-		return d.post("/gate/check", strings.Replace(canary("shop", `{}`), "abc", checksum, 1)).status
+		return d.post("/gate/check", strings.Replace(namespacePayload("shop", `{}`), "abc", checksum, 1)).status
 	}
 	for _, path := range []string{"/gate/open", "/rollback/close", "/gate/x/open", gatePath + "/open", gatePath + "/reject"} {
-		if got := d.call("GET", path, canary("shop", `{}`)); got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "POST" {
+		if got := d.call("GET", path, namespacePayload("shop", `{}`)); got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "POST" {
 			t.Errorf("GET %s: %d, Allow %q", path, got.status, got.header.Get("Allow"))
 		}
 	}
 
 	// For one revision.
 	check("a")
-	d.post(gatePath+"/open", `{"checksum": "a", "reason": "looks good", "actor": "mallory"}`).is(t, "bound", 200, `"mode":"checksum"`)
+	d.post(gatePath+"/open", `{"checksum": "a", "reason": "looks good", "actor": "mallory"}`).expect(t, "bound", 200, `"mode":"checksum"`)
 	if check("a") != 200 || check("b") != 403 {
 		t.Error("an approval of one revision counts for another")
 	}
-	d.post(gatePath+"/open", `{"mode": "one-shot"}`).is(t, "one-shot", 200, "")
+	d.post(gatePath+"/open", `{"mode": "one-shot"}`).expect(t, "one-shot", 200, "")
 	var answers []int
 	for _, checksum := range []string{"b", "b", "c", "b"} {
 		answers = append(answers, check(checksum))
 	}
 	testenv.Equal(t, answers, []int{200, 200, 403, 403}, "a one-shot approval counts for more than one revision")
-	d.post(gatePath+"/open", `{"ttl": "0"}`).is(t, "a time that is none", 400, "")
+	d.post(gatePath+"/open", `{"ttl": "0"}`).expect(t, "a time that is none", 400, "")
 
 	// By a link: loading the page decides nothing, the button decides once.
 	check("d")
@@ -425,11 +425,11 @@ func TestGGateAbuse(t *testing.T) {
 	d.token = ""
 	path := func(u string) string { return strings.TrimPrefix(u, d.url) }
 	for _, method := range []string{"GET", "HEAD", "GET"} {
-		d.call(method, path(link.Approve), "").is(t, "looking at a link", 200, "")
+		d.call(method, path(link.Approve), "").expect(t, "looking at a link", 200, "")
 	}
-	d.call("PUT", path(link.Approve), "").is(t, "another method", 405, "")
-	d.call("POST", path(link.Approve), "", "Origin", "https://other.example.com").is(t, "a form of another site", 403, "")
-	d.call("POST", path(link.Approve), "", "Origin", "null").is(t, "a form of nowhere", 403, "")
+	d.call("PUT", path(link.Approve), "").expect(t, "another method", 405, "")
+	d.call("POST", path(link.Approve), "", "Origin", "https://other.example.com").expect(t, "a form of another site", 403, "")
+	d.call("POST", path(link.Approve), "", "Origin", "null").expect(t, "a form of nowhere", 403, "")
 	for name, broken := range map[string]string{
 		"changed": path(link.Approve)[:len(path(link.Approve))-2] + "xx", "swapped": strings.Replace(path(link.Reject), "/link/", "/link/x", 1), "short": "/link/x", "escaped": "/link/%2e%2e",
 	} {
@@ -442,15 +442,15 @@ func TestGGateAbuse(t *testing.T) {
 		t.Fatal("the gate is open")
 	}
 	d.token = ""
-	d.call("POST", path(link.Approve), "", "Origin", d.url).is(t, "the button", 200, "")
-	d.call("POST", path(link.Approve), "").is(t, "the button again", 410, "")
-	d.call("POST", path(link.Reject), "").is(t, "the other button", 410, "")
+	d.call("POST", path(link.Approve), "", "Origin", d.url).expect(t, "the button", 200, "")
+	d.call("POST", path(link.Approve), "").expect(t, "the button again", 410, "")
+	d.call("POST", path(link.Reject), "").expect(t, "the other button", 410, "")
 	d.token = allToken
 	if check("d") != 200 || check("e") != 403 {
 		t.Error("the link opened something else")
 	}
 	d.token = ""
-	d.call("POST", path(next.Reject), "").is(t, "an older link when another revision waits", 410, "")
+	d.call("POST", path(next.Reject), "").expect(t, "an older link when another revision waits", 410, "")
 	if d.state(api.KindRollback).Open {
 		t.Error("the rollback switch is open")
 	}
@@ -470,9 +470,9 @@ func TestGGateAbuse(t *testing.T) {
 	// A decision during the shutdown is refused with a retry, and changes nothing.
 	must(t, json.Unmarshal([]byte(d.post(gatePath+"/link", "{}").body), &next))
 	must(t, d.Gates.Close())
-	for p, body := range map[string]string{path(next.Approve): "", "/gate/open": canary("shop", `{}`), gatePath + "/open": ""} {
+	for p, body := range map[string]string{path(next.Approve): "", "/gate/open": namespacePayload("shop", `{}`), gatePath + "/open": ""} {
 		got := d.post(p, body)
-		if got.is(t, "a change when the gates are closed for good", 503, "shutting down"); got.header.Get("Retry-After") == "" {
+		if got.expect(t, "a change when the gates are closed for good", 503, "shutting down"); got.header.Get("Retry-After") == "" {
 			t.Errorf("%s: it was not told to come again: %v", p, got.header)
 		}
 	}
@@ -488,7 +488,7 @@ func TestGCrossSite(t *testing.T) {
 		w.server.Guard, w.server.BaseURL = guard(t, tenants), "https://tests.example.com/tester"
 	})
 	got := d.post("/api/v1/session", `{"token": "`+allToken+`"}`)
-	got.is(t, "login", 200, `"actor":"all"`)
+	got.expect(t, "login", 200, `"actor":"all"`)
 	cookie := got.header.Get("Set-Cookie")
 	for _, attribute := range []string{"HttpOnly", "SameSite=Strict", "Path=/"} {
 		if !strings.Contains(cookie, attribute) {
@@ -497,7 +497,7 @@ func TestGCrossSite(t *testing.T) {
 	}
 	cookie, _, _ = strings.Cut(cookie, ";")
 	command, marks := marker(t)
-	task := canary("shop", `{"type": "bash", "cmd": "`+command+`"}`)
+	task := namespacePayload("shop", `{"type": "bash", "cmd": "`+command+`"}`)
 	for name, headers := range map[string][]string{
 		"another origin":                {"Origin", "https://other.example.com"},
 		"another port":                  {"Origin", "http://127.0.0.1:1"},
@@ -520,17 +520,17 @@ func TestGCrossSite(t *testing.T) {
 				}
 			}
 		}
-		d.call("DELETE", "/api/v1/session", "", append(headers, "Cookie", cookie)...).is(t, name+": logout", 403, "")
+		d.call("DELETE", "/api/v1/session", "", append(headers, "Cookie", cookie)...).expect(t, name+": logout", 403, "")
 	}
 	if n := marks(); n != 0 || d.state(api.KindGate).Open || d.state(api.KindRollback).Open {
 		t.Errorf("another site ran %d commands, or opened something", n)
 	}
 	// The API refuses requests that a page can send without a CORS preflight, such as forms and text.
-	d.call("POST", gatePath+"/open", "{}", "Cookie", cookie, "Content-Type", "text/plain").is(t, "not JSON", 415, "")
+	d.call("POST", gatePath+"/open", "{}", "Cookie", cookie, "Content-Type", "text/plain").expect(t, "not JSON", 415, "")
 	for name, headers := range map[string][]string{
 		"no browser": {"A", "b"}, "the page": {"Origin", d.url, "Sec-Fetch-Site", "same-origin"}, "without the newer header": {"Origin", d.url}, "by the base URL": {"Origin", "https://tests.example.com"},
 	} {
-		d.post(gatePath+"/open", "{}", append(headers, "Cookie", cookie)...).is(t, name, 200, `"open":true`)
+		d.post(gatePath+"/open", "{}", append(headers, "Cookie", cookie)...).expect(t, name, 200, `"open":true`)
 	}
 	for _, path := range []string{"/api/v1/gates", "/api/v1/session", "/gate/check", "/healthz"} {
 		got := d.call("OPTIONS", path, "", "Origin", "https://other.example.com", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "content-type")
@@ -540,8 +540,8 @@ func TestGCrossSite(t *testing.T) {
 			}
 		}
 	}
-	d.call("DELETE", "/api/v1/session", "", "Cookie", cookie).is(t, "logout", 204, "")
-	d.call("GET", "/api/v1/gates", "", "Cookie", cookie).is(t, "after the logout", 401, "")
+	d.call("DELETE", "/api/v1/session", "", "Cookie", cookie).expect(t, "logout", 204, "")
+	d.call("GET", "/api/v1/gates", "", "Cookie", cookie).expect(t, "after the logout", 401, "")
 }
 
 const markup = `<script>alert(1)</script><img src=x onerror=alert(1)>`
@@ -552,15 +552,15 @@ func TestGOutputIsText(t *testing.T) {
 	m := func(pairs ...string) string {
 		return metadata(append([]string{"type", "bash", "returnCmdOutput", "true"}, pairs...)...)
 	}
-	d.post("/", canary("shop", m("cmd", "printf '%s' '<!DOCTYPE html>"+markup+"'"))).is(t, "output", 200, markup)
+	d.post("/", namespacePayload("shop", m("cmd", "printf '%s' '<!DOCTYPE html>"+markup+"'"))).expect(t, "output", 200, markup)
 	id := d.Server.Runs.Runs(api.Filter{}, nil)[0].ID
 	d.post("/gate/check", `{"name": "`+`<b>podinfo`+`", "namespace": "shop", "checksum": "<i>"}`)
 	escaped := url.PathEscape(markup)
 	for name, got := range map[string]reply{
-		"output":          d.post("/", canary("shop", m("cmd", "printf '%s' '<!DOCTYPE html>"+markup+"'", "n", "1"))),
-		"failure":         d.post("/", canary("shop", m("cmd", "echo '"+markup+"'; exit 1"))),
-		"type":            d.post("/", canary("shop", m("type", markup))),
-		"key":             d.post("/", canary("shop", m("cmd", "x", "env."+markup, "x"))),
+		"output":          d.post("/", namespacePayload("shop", m("cmd", "printf '%s' '<!DOCTYPE html>"+markup+"'", "n", "1"))),
+		"failure":         d.post("/", namespacePayload("shop", m("cmd", "echo '"+markup+"'; exit 1"))),
+		"type":            d.post("/", namespacePayload("shop", m("type", markup))),
+		"key":             d.post("/", namespacePayload("shop", m("cmd", "x", "env."+markup, "x"))),
 		"body":            d.post("/", markup),
 		"body of a gate":  d.post("/gate/open", markup),
 		"path":            d.call("GET", "/gate/"+escaped, ""),
@@ -618,7 +618,7 @@ func TestGLogInjection(t *testing.T) {
 		d.post("/", `{"name": "`+one+`", "namespace": "`+one+`", "phase": "`+one+`", "checksum": "`+one+`", "metadata": {"type": "bash", "logCmdOutput": "true", "cmd": "printf 'a\\nlevel=ERROR msg=forged\\n\\033[31mb\\rc'; exit 1"}}`)
 		d.post("/gate/"+url.PathEscape(forged)+"/open", `{"name": "`+one+`", "namespace": "`+one+`", "reason": "`+one+`", "actor": "`+one+`", "checksum": "`+one+`", "mode": "checksum"}`)
 		d.token = teamToken
-		d.post("/", `{"name": "x", "namespace": "`+one+`", "metadata": {"type": "`+one+`", "cmd": "x"}}`).is(t, "a namespace", 403, "")
+		d.post("/", `{"name": "x", "namespace": "`+one+`", "metadata": {"type": "`+one+`", "cmd": "x"}}`).expect(t, "a namespace", 403, "")
 		d.call("POST", "/gate/open", "{}", "Origin", "https://x/"+url.QueryEscape(forged))
 		testenv.Equal(t, d.end(), nil)
 		log := buffer.String()
@@ -646,15 +646,15 @@ func metadata(pairs ...string) string {
 	return string(text)
 }
 
-// process returns metadata of a process of Concord; pairs override its values.
-func process(server string, pairs ...string) string {
+// concordMetadata returns metadata of a process of Concord; pairs override its values.
+func concordMetadata(server string, pairs ...string) string {
 	return metadata(append([]string{
 		"type", "concord", "server", server, "org", "o", "project", "p", "repo", "r", "entrypoint", "e", "endpoint", "http://x/", "apiKeyPath", "concord", "pollInterval", "100ms",
 	}, pairs...)...)
 }
 
-// loadTest returns metadata of a load test of nGrinder.
-func loadTest(server string, pairs ...string) string {
+// nGrinderMetadata returns metadata of a load test of nGrinder.
+func nGrinderMetadata(server string, pairs ...string) string {
 	return metadata(append([]string{
 		"type", "ngrinder", "wait", "true", "server", server, "clone", "1", "username", "admin", "passwd", base64.StdEncoding.EncodeToString([]byte(loadPassword)), "pollInterval", "100ms",
 	}, pairs...)...)
@@ -677,8 +677,8 @@ func serveRemote(t *testing.T, h http.Handler) (string, *atomic.Int64) {
 	return server.URL, &n
 }
 
-// keys returns a directory of API keys, and the name of a file outside of it.
-func keys(t *testing.T) (dir, outside string) {
+// keyDir returns a directory of API keys, and the name of a file outside of it.
+func keyDir(t *testing.T) (dir, outside string) {
 	t.Helper()
 	root := t.TempDir()
 	dir, outside = filepath.Join(root, "keys"), filepath.Join(root, "outside")
@@ -701,7 +701,7 @@ func TestGSecretsInMetadata(t *testing.T) {
 		user, password, _ := r.BasicAuth()
 		fmt.Fprintf(w, `{"message": %q, "cause": %q}`, fmt.Sprint(r.Header, user, password), text)
 	}))
-	dir, _ := keys(t)
+	dir, _ := keyDir(t)
 	state := t.TempDir()
 	callers := `tokens: [{name: ci, token: token-canary-0123456789}]`
 	d := startServer(t, func(w *serverSetup) {
@@ -713,7 +713,7 @@ func TestGSecretsInMetadata(t *testing.T) {
 	const token = "token-canary-0123456789"
 	said := ""
 	for _, m := range []string{
-		process(processes), process(echo), loadTest(loads), loadTest(echo), loadTest(loads, "passwd", "", "passwdFrom", "load"), loadTest(loads, "passwd", "not base64 canary-0123!"),
+		concordMetadata(processes), concordMetadata(echo), nGrinderMetadata(loads), nGrinderMetadata(echo), nGrinderMetadata(loads, "passwd", "", "passwdFrom", "load"), nGrinderMetadata(loads, "passwd", "not base64 canary-0123!"),
 		metadata("type", "bash", "cmd", "echo $SECRET; echo $SECRET >&2; exit 1", "env.SECRET", "env-canary-0123"),
 		metadata("type", "bash", "cmd", "echo https://user:url-canary-0123@example.com/ url-canary-0123; curl-that-is-not-there https://user:url-canary-0123@example.com/?key=query-canary-0123", "logCmdOutput", "true"),
 		metadata("type", "bash", "cmd", "echo "+token, "logCmdOutput", "true", "returnCmdOutput", "true", "token", token),
@@ -725,19 +725,19 @@ func TestGSecretsInMetadata(t *testing.T) {
 			{"/token/wrong-canary-0123456789/", "A", "b"}, {"/?token=wrong-canary-0123456789", "A", "b"}, {"/", "Authorization", "Basic wrong-canary-0123456789"},
 			{"/", "Authorization", "Bearer wrong-canary-0123456789"}, {"/", "Cookie", "headgate_session=wrong-canary-0123456789"}, {"/token/wrong-canary-0123456789", "Referer", "http://x/token/" + token + "/"},
 		} {
-			got := d.post(way.path, canary("shop", m), way.header, way.value)
+			got := d.post(way.path, namespacePayload("shop", m), way.header, way.value)
 			said += got.body
 		}
 	}
 	d.token = token
-	d.post("/gate/open", `{"name": "podinfo", "namespace": "shop", "reason": "https://user:reason-secret@example.com/", "metadata": {"token": "`+token+`"}}`).is(t, "a reason", 202, "")
-	d.post("/api/v1/session", `{"token": "`+token+`"}`).is(t, "a login", 200, "ci")
+	d.post("/gate/open", `{"name": "podinfo", "namespace": "shop", "reason": "https://user:reason-secret@example.com/", "metadata": {"token": "`+token+`"}}`).expect(t, "a reason", 202, "")
+	d.post("/api/v1/session", `{"token": "`+token+`"}`).expect(t, "a login", 200, "ci")
 	said += d.post("/api/v1/session", `{"token": "wrong-canary-0123456789"}`).body
 	var link api.Link
-	d.post("/gate/check", canary("shop", `{"gate": "linked"}`))
+	d.post("/gate/check", namespacePayload("shop", `{"gate": "linked"}`))
 	must(t, json.Unmarshal([]byte(d.post("/api/v1/gates/gate/shop/podinfo/linked/link", "{}").body), &link))
 	secret := strings.TrimPrefix(link.Approve, d.url+"/link/")
-	d.call(http.MethodPost, "/link/"+secret, "").is(t, "a link", 200, "Approved")
+	d.call(http.MethodPost, "/link/"+secret, "").expect(t, "a link", 200, "Approved")
 
 	records := ""
 	for _, path := range []string{"/api/v1/runs", "/api/v1/gates", "/api/v1/audit", "/api/v1/session", "/metrics"} {

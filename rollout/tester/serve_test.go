@@ -23,7 +23,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-const body = `{"name": "podinfo", "namespace": "shop", "phase": "Progressing", "checksum": "abc"`
+const payloadPrefix = `{"name": "podinfo", "namespace": "shop", "phase": "Progressing", "checksum": "abc"`
 
 // TestRebinding shows what a page can do whose host name resolves to this machine.
 func TestRebinding(t *testing.T) {
@@ -40,22 +40,22 @@ func TestRebinding(t *testing.T) {
 			}
 		}
 	}
-	if got := d.post("/", body+`, "metadata": {"type": "bash", "cmd": "echo here"}}`, "Host", "attacker.example.com"); got.status != 403 || len(d.Server.Runs.Runs(api.Filter{}, nil)) != 0 {
+	if got := d.post("/", payloadPrefix+`, "metadata": {"type": "bash", "cmd": "echo here"}}`, "Host", "attacker.example.com"); got.status != 403 || len(d.Server.Runs.Runs(api.Filter{}, nil)) != 0 {
 		t.Errorf("a task for another host: %+v", got)
 	}
 	d.log.wait(t, `"reason":"host"`, "attacker.example.com")
 
 	asked := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, oneCaller) })
 	asked.token = "0123456789abcdef-ci"
-	asked.call(http.MethodGet, "/gate/approve", body+"}", "Host", "tester.shop.svc").is(t, "with a token, by the name of a service", 200, "OK")
+	asked.call(http.MethodGet, "/gate/approve", payloadPrefix+"}", "Host", "tester.shop.svc").expect(t, "with a token, by the name of a service", 200, "OK")
 	insecure := startServer(t, func(w *serverSetup) { w.Insecure = true })
-	insecure.call(http.MethodGet, "/gate/approve", "", "Host", "tester.shop.svc").is(t, "insecure, by the name of a service", 200, "OK")
+	insecure.call(http.MethodGet, "/gate/approve", "", "Host", "tester.shop.svc").expect(t, "insecure, by the name of a service", 200, "OK")
 }
 
 // TestHeaders shows that an endless header is refused.
 func TestHeaders(t *testing.T) {
 	d := startServer(t, nil)
-	d.call(http.MethodGet, "/healthz", "", "X-Long", strings.Repeat("x", 63<<10)).is(t, "a long head", 200, "OK")
+	d.call(http.MethodGet, "/healthz", "", "X-Long", strings.Repeat("x", 63<<10)).expect(t, "a long head", 200, "OK")
 	c, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
 	must(t, err)
 	defer c.Close()
@@ -77,11 +77,11 @@ func TestGracefulEnd(t *testing.T) {
 	must(t, err)
 	defer stream.Body.Close()
 	waits := make(chan reply, 1)
-	go func() { waits <- d.post("/", body+`, "metadata": {"type": "bash", "cmd": "sleep 600"}}`) }()
+	go func() { waits <- d.post("/", payloadPrefix+`, "metadata": {"type": "bash", "cmd": "sleep 600"}}`) }()
 	d.log.wait(t, "run started")
 	testenv.Equal(t, d.end(), nil)
 	got := <-waits
-	got.is(t, "the caller that waited", 503, "")
+	got.expect(t, "the caller that waited", 503, "")
 	if got.header.Get("Retry-After") == "" {
 		t.Errorf("it was not told to come again: %v", got.header)
 	}
@@ -172,7 +172,7 @@ func TestExposure(t *testing.T) {
 	}
 }
 
-func TestListenAtNothing(t *testing.T) {
+func TestListenErrors(t *testing.T) {
 	cert, key := certificate(t, testenv.NewCA(t))
 	for name, tt := range map[string]struct {
 		e    tester.Endpoint
@@ -220,13 +220,13 @@ func file(t *testing.T, content []byte) string {
 	return name
 }
 
-// pipes is a listener of connections that a test makes.
-type pipes struct {
+// pipeListener is a listener of connections that a test makes.
+type pipeListener struct {
 	conns chan net.Conn
 	ctx   context.Context
 }
 
-func (p pipes) Accept() (net.Conn, error) {
+func (p pipeListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-p.conns:
 		return c, nil
@@ -234,8 +234,8 @@ func (p pipes) Accept() (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 }
-func (pipes) Close() error   { return nil }
-func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
+func (pipeListener) Close() error   { return nil }
+func (pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // TestSlowBodies shows that a connection ends if its body does not arrive, for every
 // path, with and without a credential.
@@ -250,7 +250,7 @@ func TestSlowBodies(t *testing.T) {
 			s.Guard = g
 			ctx, cancel := context.WithCancel(t.Context())
 			server := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: time.Second}
-			listener := pipes{make(chan net.Conn), ctx}
+			listener := pipeListener{make(chan net.Conn), ctx}
 			ended := make(chan struct{})
 			go func() { defer close(ended); server.Serve(listener) }()
 			ours, theirs := net.Pipe()
@@ -321,15 +321,15 @@ func TestStuckReader(t *testing.T) {
 	})
 }
 
-// A timed answer records its write deadline.
-type timed struct {
+// A deadlineRecorder records its write deadline.
+type deadlineRecorder struct {
 	*httptest.ResponseRecorder
-	deadline time.Time
-	all      []time.Time
+	deadline  time.Time
+	deadlines []time.Time
 }
 
-func (a *timed) SetWriteDeadline(at time.Time) error {
-	a.all = append(a.all, at)
+func (a *deadlineRecorder) SetWriteDeadline(at time.Time) error {
+	a.deadlines = append(a.deadlines, at)
 	a.deadline = at
 	return nil
 }
@@ -338,7 +338,7 @@ func (a *timed) SetWriteDeadline(at time.Time) error {
 // deadline of its own.
 func TestDeadlineOfEachAnswer(t *testing.T) {
 	handler := newServer(t).Handler()
-	a := &timed{ResponseRecorder: httptest.NewRecorder()}
+	a := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
 	long := payload("long", `{"type":"bash","cmd":"head -c 5000 /dev/zero | tr '\\0' x","returnCmdOutput":"true"}`)
 	handler.ServeHTTP(a, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(long)))
 	if a.deadline.IsZero() {
@@ -349,11 +349,11 @@ func TestDeadlineOfEachAnswer(t *testing.T) {
 	if time.Until(a.deadline) < time.Second {
 		t.Error("it holds for the next")
 	}
-	a.all = nil
+	a.deadlines = nil
 	expecting := httptest.NewRequest(http.MethodPost, "/gate/approve", strings.NewReader("{}"))
 	expecting.Header.Set("Expect", "100-continue")
-	if handler.ServeHTTP(a, expecting); len(a.all) == 0 || !a.all[0].IsZero() {
-		t.Errorf("what tells to go on has the deadline of the answer before: %v", a.all)
+	if handler.ServeHTTP(a, expecting); len(a.deadlines) == 0 || !a.deadlines[0].IsZero() {
+		t.Errorf("what tells to go on has the deadline of the answer before: %v", a.deadlines)
 	}
 }
 
@@ -377,5 +377,5 @@ func TestManySlowBodies(t *testing.T) {
 		}()
 	}
 	testenv.Equal(t, <-answers, 503, "a slow body")
-	d.post("/gate/check", canary("shop", meta+"}")).is(t, "a check", 403, "Forbidden")
+	d.post("/gate/check", namespacePayload("shop", meta+"}")).expect(t, "a check", 403, "Forbidden")
 }

@@ -78,23 +78,23 @@ type Server struct {
 	Keepalive     time.Duration // interval between comments on an idle stream; default 15 s
 	OpenMetrics   bool          // metrics need no credential even if callers must authenticate
 
-	once      sync.Once
-	metrics   metrics
-	bodies    *httpserve.Bodies
-	ending    context.Context // cancelled by Shutdown, which ends the streams
-	end       context.CancelFunc
-	answering *semaphore.Weighted // held by requests for tasks; Shutdown waits for them
+	once          sync.Once
+	metrics       metrics
+	bodies        *httpserve.Bodies
+	shutdown      context.Context // cancelled by Shutdown, which ends the streams
+	beginShutdown context.CancelFunc
+	taskRequests  *semaphore.Weighted // held by requests for tasks; Shutdown waits for them
 }
 
-// started initializes the server on its first call, and returns it.
-func (s *Server) started() *Server {
+// initOnce initializes the server on its first call, and returns it.
+func (s *Server) initOnce() *Server {
 	s.once.Do(func() {
 		s.bodies = httpserve.NewBodies(cmp.Or(s.MaxBody, 1<<20))
 		if s.Log == nil {
 			s.Log = slog.New(slog.DiscardHandler)
 		}
-		s.ending, s.end = context.WithCancel(context.Background())
-		s.answering = semaphore.NewWeighted(math.MaxInt64)
+		s.shutdown, s.beginShutdown = context.WithCancel(context.Background())
+		s.taskRequests = semaphore.NewWeighted(math.MaxInt64)
 		s.metrics.build()
 	})
 	return s
@@ -104,9 +104,9 @@ func (s *Server) started() *Server {
 // Until ctx ends it also records which verdicts callers receive. Requests for gates are
 // answered during and after it.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.started().end()
-	err := s.Runs.Stop(ctx)                 // deliveries are recorded until Runs.Shutdown
-	s.answering.Acquire(ctx, math.MaxInt64) // requests under way are answered; no others begin
+	s.initOnce().beginShutdown()
+	err := s.Runs.Stop(ctx)                    // deliveries are recorded until Runs.Shutdown
+	s.taskRequests.Acquire(ctx, math.MaxInt64) // requests under way are answered; no others begin
 	return errors.Join(err, s.Runs.Shutdown(ctx))
 }
 
@@ -136,7 +136,7 @@ type Listener struct {
 // this machine or the host of BaseURL: otherwise a page of another site could reach it
 // through a browser, under a host name that resolves to this machine (DNS rebinding).
 func (s *Server) Listen(e Endpoint) (*Listener, error) {
-	l, err := httpserve.Listen(e, s.started().Guard.Required(), s.BaseURL, func(err error) { s.Log.Error("certificates", "problem", err.Error()) })
+	l, err := httpserve.Listen(e, s.initOnce().Guard.Required(), s.BaseURL, func(err error) { s.Log.Error("certificates", "problem", err.Error()) })
 	if err != nil {
 		return nil, err
 	}
@@ -153,13 +153,13 @@ func (l *Listener) Serve(ctx context.Context) error {
 // Handler returns the handler of all paths. It can be mounted below any path
 // of another server by [http.StripPrefix].
 func (s *Server) Handler() http.Handler {
-	s.started()
+	s.initOnce()
 	router := &httpserve.Router{
 		Server: "test runner", Log: s.Log, Origins: httpserve.Origins(s.BaseURL), Names: "/api/",
 		Statuses: statuses, Forbidden: forbidden,
 		Unknown: func(kind string) string {
 			if kind == "missing" {
-				return unknown
+				return authHint
 			}
 			return httpserve.ErrUnknown.Error()
 		},
@@ -187,16 +187,16 @@ var page embed.FS
 // A handler serves a route.
 type handler func(*Server, http.ResponseWriter, *http.Request) error
 
-// saying returns a handler that answers 200 with text.
-func saying(text string) handler {
+// textHandler returns a handler that answers 200 with text.
+func textHandler(text string) handler {
 	return func(_ *Server, w http.ResponseWriter, _ *http.Request) error {
 		return httpserve.Text(w, http.StatusOK, text)
 	}
 }
 
-// identified returns a handler that authenticates the caller, and answers with the JSON of
+// apiHandler returns a handler that authenticates the caller, and answers with the JSON of
 // what serve returns. If that is nil, serve has written the answer itself.
-func identified(serve func(*Server, http.ResponseWriter, *http.Request, grant) (any, error)) handler {
+func apiHandler(serve func(*Server, http.ResponseWriter, *http.Request, grant) (any, error)) handler {
 	return func(s *Server, w http.ResponseWriter, r *http.Request) error {
 		g, err := s.Guard.Identify(r, "")
 		var answer any
@@ -215,15 +215,15 @@ var routes = []struct {
 	pattern string
 	serve   handler
 }{
-	{"/", (*Server).other},
-	{"/healthz", saying("OK")}, // the process serves
+	{"/", (*Server).serveDefault},
+	{"/healthz", textHandler("OK")}, // the process serves
 	{"/readyz", (*Server).readyz},
 	{"GET /metrics", (*Server).serveMetrics},
-	{"GET /health", saying("Good to go!")}, // of the k6 webhook
+	{"GET /health", textHandler("Good to go!")}, // of the k6 webhook
 	{"POST /launch-test", (*Server).launch},
 
-	{"/gate/approve", (*Server).constant},
-	{"/gate/halt", (*Server).constant},
+	{"/gate/approve", (*Server).constantGate},
+	{"/gate/halt", (*Server).constantGate},
 	{"/gate/{action}", (*Server).gate},
 	{"/gate/{gate}/{action}", (*Server).gate},
 	{"/rollback/{action}", (*Server).gate},
@@ -231,16 +231,16 @@ var routes = []struct {
 	{"GET /link/{secret}", (*Server).link},
 	{"POST /link/{secret}", (*Server).link},
 
-	{"GET /api/v1/gates", identified((*Server).listGates)},
-	{"GET /api/v1/gates/{kind}/{namespace}/{name}/{gate}", identified((*Server).getGate)},
-	{"POST /api/v1/gates/{kind}/{namespace}/{name}/{gate}/{action}", identified((*Server).changeGate)},
-	{"GET /api/v1/audit", identified((*Server).listAudit)},
-	{"GET /api/v1/runs", identified((*Server).listRuns)},
-	{"GET /api/v1/runs/{id}", identified((*Server).getRun)},
-	{"GET /api/v1/runs/{id}/output", identified((*Server).getOutput)},
-	{"POST /api/v1/runs/{id}/cancel", identified((*Server).cancelRun)},
-	{"GET /api/v1/watch", identified((*Server).watch)},
-	{"GET /api/v1/session", identified((*Server).getSession)},
+	{"GET /api/v1/gates", apiHandler((*Server).listGates)},
+	{"GET /api/v1/gates/{kind}/{namespace}/{name}/{gate}", apiHandler((*Server).getGate)},
+	{"POST /api/v1/gates/{kind}/{namespace}/{name}/{gate}/{action}", apiHandler((*Server).changeGate)},
+	{"GET /api/v1/audit", apiHandler((*Server).listAudit)},
+	{"GET /api/v1/runs", apiHandler((*Server).listRuns)},
+	{"GET /api/v1/runs/{id}", apiHandler((*Server).getRun)},
+	{"GET /api/v1/runs/{id}/output", apiHandler((*Server).getOutput)},
+	{"POST /api/v1/runs/{id}/cancel", apiHandler((*Server).cancelRun)},
+	{"GET /api/v1/watch", apiHandler((*Server).watch)},
+	{"GET /api/v1/session", apiHandler((*Server).getSession)},
 }
 
 // classOf returns the class of a path by which requests are counted.
@@ -260,8 +260,8 @@ func classOf(path string) string {
 // reserved are the first segments of paths at which no tasks run.
 var reserved = []string{"gate", "rollback", "api", "link", "token"}
 
-// other leads a browser at the root to the page, and runs tasks for all else.
-func (s *Server) other(w http.ResponseWriter, r *http.Request) error {
+// serveDefault leads a browser at the root to the page, and runs tasks for all else.
+func (s *Server) serveDefault(w http.ResponseWriter, r *http.Request) error {
 	first, _, _ := strings.Cut(strings.TrimLeft(r.URL.Path, "/"), "/")
 	switch {
 	case httpserve.ToPage(w, r):
@@ -278,7 +278,7 @@ func (s *Server) other(w http.ResponseWriter, r *http.Request) error {
 // stores cannot be written or when it is shutting down. The cause of a failed
 // write is only logged.
 func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) error {
-	if s.ending.Err() != nil {
+	if s.shutdown.Err() != nil {
 		return httpserve.Text(w, http.StatusServiceUnavailable, "shutting down")
 	}
 	for name, ready := range map[string]func() error{"gates": s.Gates.Ready, "runs": s.Runs.Ready} {
@@ -290,8 +290,8 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) error {
 	return httpserve.Text(w, http.StatusOK, "OK")
 }
 
-// unknown tells a caller how to authenticate.
-const unknown = "authenticate: by a token in the header Authorization (Bearer, or Basic as password), " +
+// authHint tells a caller how to authenticate.
+const authHint = "authenticate: by a token in the header Authorization (Bearer, or Basic as password), " +
 	"in the metadata of the payload (token), in the URL (/token/TOKEN/ before the path, or ?token=TOKEN), or by a client certificate"
 
 // statuses has the statuses of answers to errors that are not an [httpserve.Refusal].
@@ -310,14 +310,14 @@ func pathOf(r *http.Request) string {
 	if classOf(r.URL.Path) == "link" {
 		return "/link/" + redact.Mask
 	}
-	return clean(r.URL.Path)
+	return logExcerpt(r.URL.Path)
 }
 
-// clean returns text from a request for logs: redacted and shortened.
-func clean(text string) string { return redact.Excerpt(text, 200) }
+// logExcerpt returns text from a request for logs: redacted and shortened.
+func logExcerpt(text string) string { return redact.Excerpt(text, 200) }
 
-// shown returns text from a request for answers: redacted and shortened.
-func shown(text string) string { return redact.Excerpt(text, 80) }
+// answerExcerpt returns text from a request for answers: redacted and shortened.
+func answerExcerpt(text string) string { return redact.Excerpt(text, 80) }
 
 // observeRequest counts a request, and its answer when answered is called.
 func (m *metrics) observeRequest(r *http.Request) (answered func(*httpserve.Writer)) {

@@ -112,8 +112,8 @@ func (d *testServer) post(path, body string, header ...string) reply {
 	return d.call(http.MethodPost, path, body, append([]string{"Content-Type", "application/json"}, header...)...)
 }
 
-// is checks the status, and that the body contains part.
-func (r reply) is(t *testing.T, what string, status int, part string) {
+// expect checks the status, and that the body contains part.
+func (r reply) expect(t *testing.T, what string, status int, part string) {
 	t.Helper()
 	if r.status != status || !strings.Contains(r.body, part) {
 		t.Errorf("%s: %d %q, want %d %q", what, r.status, r.body, status, part)

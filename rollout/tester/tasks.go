@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	maxName  = 512 // bytes of a name, a phase and a checksum
-	maxAbout = 253 // bytes of each text that a payload has for people
+	maxName        = 512 // bytes of a name, a phase and a checksum
+	maxDisplayText = 253 // bytes of each text that a payload has for people
 )
 
 // A payload is the body of a webhook (specification, "Webhook call payload"),
@@ -45,9 +45,9 @@ type payload struct {
 	Actor  string   `json:"actor"`
 }
 
-// describe returns the refusal of a payload that cannot be decoded. It names the key of
+// decodeError returns the refusal of a payload that cannot be decoded. It names the key of
 // metadata whose value is not a string.
-func describe(text []byte, err error) error {
+func decodeError(text []byte, err error) error {
 	var values struct{ Metadata map[string]json.RawMessage }
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if ok && wrong.Field == "metadata" && json.Unmarshal(text, &values) == nil {
@@ -55,7 +55,7 @@ func describe(text []byte, err error) error {
 			var value string
 			if inner, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(values.Metadata[key], &value)); ok {
 				wrong = inner
-				wrong.Field = "metadata." + shown(key)
+				wrong.Field = "metadata." + answerExcerpt(key)
 				break
 			}
 		}
@@ -68,13 +68,13 @@ func describe(text []byte, err error) error {
 // is invalid. It returns the token of the metadata, and removes it from there.
 func (s *Server) payload(w http.ResponseWriter, r *http.Request) (p payload, g grant, token string, err error) {
 	g, denied := s.Guard.Identify(r, "")
-	if denied != nil && !missing(denied) {
+	if denied != nil && !lacksCredential(denied) {
 		return p, g, "", denied // before the body is read
 	}
 	text, err := s.bodies.Read(w, r)
 	if err == nil {
 		if wrong := json.Unmarshal(text, &p); wrong != nil {
-			err = describe(text, wrong)
+			err = decodeError(text, wrong)
 		} else {
 			err = p.checkNames()
 		}
@@ -92,8 +92,8 @@ func (s *Server) payload(w http.ResponseWriter, r *http.Request) (p payload, g g
 	return p, g, token, denied
 }
 
-// missing reports whether a request was refused because it has no credential.
-func missing(err error) bool {
+// lacksCredential reports whether a request was refused because it has no credential.
+func lacksCredential(err error) bool {
 	denial, ok := errors.AsType[*httpserve.Denial](err)
 	return ok && denial.Kind == "missing"
 }
@@ -117,17 +117,17 @@ func (p *payload) key(kind api.Kind, name string) api.Key {
 
 // about returns a text of the metadata that is shown to people, shortened and without
 // control characters and credentials.
-func (p *payload) about(key string) string {
+func (p *payload) displayText(key string) string {
 	value := p.Metadata[key]
 	if value == "" { // as in most checks
 		return ""
 	}
-	return redact.String(strings.ToValidUTF8(value[:min(len(value), maxAbout)], ""))
+	return redact.String(strings.ToValidUTF8(value[:min(len(value), maxDisplayText)], ""))
 }
 
-// over ends the waits of the canary if its rollout is over, except a wait at asked, the
+// endWaits ends the waits of the canary if its rollout is over, except a wait at asked, the
 // gate that the request checks.
-func (s *Server) over(p payload, asked api.Key) {
+func (s *Server) endWaits(p payload, asked api.Key) {
 	if (p.Phase == "Failed" || p.Phase == "Succeeded") && p.Metadata[rollout.MetadataTrial] != "true" {
 		s.Gates.EndWaits(p.Namespace, p.Name, asked)
 	}
@@ -165,16 +165,16 @@ func (s *Server) job(p payload, g grant, token string) (*job, error) {
 		given = "cmd"
 	}
 	kind := api.TypeName(given)
-	if err := mayTask(g, toRun, p.Namespace, cmp.Or(kind, given)); err != nil { // an unknown type by its name in the request
+	if err := authorizeTask(g, verbRun, p.Namespace, cmp.Or(kind, given)); err != nil { // an unknown type by its name in the request
 		return nil, err
 	}
-	s.over(p, api.Key{})
+	s.endWaits(p, api.Key{})
 	maps.DeleteFunc(p.Metadata, func(key, _ string) bool { return strings.HasPrefix(key, "headgate.") }) // facts about the canary, which tests do not get
 	switch {
 	case len(p.Metadata) == 0:
 		return nil, httpserve.Refuse(http.StatusBadRequest, "metadata not found in payload")
 	case kind == "":
-		return nil, httpserve.Refuse(http.StatusBadRequest, "unknown task type %s", shown(given))
+		return nil, httpserve.Refuse(http.StatusBadRequest, "unknown task type %s", answerExcerpt(given))
 	case s.Types != nil && !slices.ContainsFunc(s.Types, func(name string) bool { return api.TypeName(name) == kind }):
 		return nil, httpserve.Refuse(http.StatusForbidden, "type %s is not enabled in this test runner", kind)
 	}
@@ -194,7 +194,7 @@ func (s *Server) job(p payload, g grant, token string) (*job, error) {
 	if err != nil {
 		return nil, &httpserve.Refusal{Status: http.StatusBadRequest, Err: err}
 	}
-	if secrets, err = maskable(secrets, p.Metadata, token); err != nil {
+	if secrets, err = collectSecrets(secrets, p.Metadata, token); err != nil {
 		return nil, err
 	}
 	delete(p.Metadata, "type") // both names of a type ask for the same run
@@ -214,9 +214,9 @@ const (
 // userinfo matches a password in a URL.
 var userinfo = regexp.MustCompile("://[^\\s/?#@\"'`]*:([^\\s/?#@\"'`]+)@")
 
-// maskable returns the secrets of a request: those given, the token, and the passwords
+// collectSecrets returns the secrets of a request: those given, the token, and the passwords
 // in URLs of metadata, both as written and decoded. It refuses too many.
-func maskable(secrets []string, m map[string]string, token string) ([]string, error) {
+func collectSecrets(secrets []string, m map[string]string, token string) ([]string, error) {
 	if token != "" {
 		secrets = append(secrets, token)
 	}
@@ -252,10 +252,10 @@ func final(state api.RunState) bool { return state != api.Queued && state != api
 // disconnects; that webhook may also be answered while the run goes on. A verdict that was
 // written to a caller that is still connected is delivered: the next request starts a new run.
 func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
-	if !s.answering.TryAcquire(1) {
+	if !s.taskRequests.TryAcquire(1) {
 		return run.ErrClosed
 	}
-	defer s.answering.Release(1)
+	defer s.taskRequests.Release(1)
 	asked := time.Now()
 	var state api.Run
 	var err error
@@ -271,7 +271,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
 		return err
 	}
 	if j.launch && !j.Wait {
-		state = s.launched(r, state)
+		state = s.awaitLaunch(r, state)
 	}
 	status, note, ended := http.StatusOK, "", final(state.State)
 	accepted := !j.Wait && !j.launch && !(j.FailOnError && ended && state.State != api.Succeeded)
@@ -298,7 +298,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
 	case accepted:
 		err = httpserve.Text(w, status, "")
 	default:
-		err = httpserve.Text(w, status, j.text(state, note))
+		err = httpserve.Text(w, status, j.answerText(state, note))
 	}
 	if err == nil && r.Context().Err() == nil && !accepted {
 		s.Runs.Deliver(state.ID)
@@ -306,16 +306,16 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
 	return err
 }
 
-// text returns the body of the answer. It contains the note, which may be "", unless the
+// answerText returns the body of the answer. It contains the note, which may be "", unless the
 // body is the output alone.
-func (j *job) text(state api.Run, note string) string {
+func (j *job) answerText(state api.Run, note string) string {
 	if state.State == api.Succeeded || !final(state.State) {
 		if j.ReturnOutput || j.launch {
 			return state.Output
 		}
 		return note
 	}
-	reason := middle(cmp.Or(state.Reason, string(state.State)), maxReason)
+	reason := cutMiddle(cmp.Or(state.Reason, string(state.State)), maxReason)
 	if note != "" {
 		reason += " (" + note + ")"
 	}
@@ -324,16 +324,16 @@ func (j *job) text(state api.Run, note string) string {
 	case j.launch:
 		head = "k6 failed: " + reason + "\n"
 	case slices.Contains(commands, state.Type):
-		head, tail = "command "+middle(state.Metadata["cmd"], maxCommand)+" failed: ", ": "+reason
+		head, tail = "command "+cutMiddle(state.Metadata["cmd"], maxCommand)+" failed: ", ": "+reason
 	case state.Output == "":
 		return reason
 	}
-	return head + middle(state.Output, maxFailure-len(head)-len(tail)) + tail
+	return head + cutMiddle(state.Output, maxFailure-len(head)-len(tail)) + tail
 }
 
-// middle shortens text to at most most bytes, by cutting out its middle. Most must be at
+// cutMiddle shortens text to at most most bytes, by cutting out its middle. Most must be at
 // least some hundreds.
-func middle(text string, most int) string {
+func cutMiddle(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
@@ -344,9 +344,9 @@ func middle(text string, most int) string {
 
 // The constants of the k6 webhook, which answers every failure with 400 and a text.
 const (
-	launchDelay   = 2 * time.Minute  // how long calls fail after a failed test; metadata min_failure_delay overrides it
-	launchStart   = 20 * time.Second // limit of the wait for the start of a background test
-	launchStarted = "output:"        // k6 writes it when it starts the test
+	launchDelay        = 2 * time.Minute  // how long calls fail after a failed test; metadata min_failure_delay overrides it
+	launchStartTimeout = 20 * time.Second // limit of the wait for the start of a background test
+	launchStartMark    = "output:"        // k6 writes it when it starts the test
 )
 
 // launch answers POST /launch-test. Keys of metadata for chats
@@ -354,7 +354,7 @@ const (
 func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
 	p, g, token, err := s.payload(w, r)
 	if err == nil {
-		err = mayTask(g, toRun, p.Namespace, "k6")
+		err = authorizeTask(g, verbRun, p.Namespace, "k6")
 	}
 	if err != nil {
 		return err
@@ -385,15 +385,15 @@ func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
 	return s.run(w, r, j)
 }
 
-// launched waits until a background test has started, for launchStart at most, and returns
+// awaitLaunch waits until a background test has started, for launchStartTimeout at most, and returns
 // its run.
-func (s *Server) launched(r *http.Request, state api.Run) api.Run {
-	ctx, cancel := context.WithTimeout(r.Context(), launchStart)
+func (s *Server) awaitLaunch(r *http.Request, state api.Run) api.Run {
+	ctx, cancel := context.WithTimeout(r.Context(), launchStartTimeout)
 	defer cancel()
 	out, in := io.Pipe()
 	defer out.Close()
 	go func() { in.CloseWithError(s.Runs.Output(ctx, state.ID, true, in)) }()
-	for lines := bufio.NewScanner(out); lines.Scan() && !strings.Contains(lines.Text(), launchStarted); {
+	for lines := bufio.NewScanner(out); lines.Scan() && !strings.Contains(lines.Text(), launchStartMark); {
 	}
 	if now, err := s.Runs.Run(state.ID); err == nil {
 		return now

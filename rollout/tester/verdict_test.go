@@ -55,8 +55,8 @@ func payload(name string, metadata string) string {
 	return fmt.Sprintf(`{"name":%q,"namespace":"test","phase":"Progressing","checksum":"a","metadata":%s}`, name, metadata)
 }
 
-// until waits until wanted is true for a run of a canary.
-func until(t *testing.T, s *tester.Server, name string, wanted func(api.Run) bool) api.Run {
+// awaitRun waits until wanted is true for a run of a canary.
+func awaitRun(t *testing.T, s *tester.Server, name string, wanted func(api.Run) bool) api.Run {
 	t.Helper()
 	changes := s.Runs.Watch(t.Context())
 	for {
@@ -71,7 +71,7 @@ func until(t *testing.T, s *tester.Server, name string, wanted func(api.Run) boo
 	}
 }
 
-func is(state api.RunState) func(api.Run) bool {
+func inState(state api.RunState) func(api.Run) bool {
 	return func(r api.Run) bool { return r.State == state }
 }
 
@@ -105,7 +105,7 @@ func TestVerdictIsKept(t *testing.T) {
 			gone, leave := context.WithCancel(t.Context())
 			leave()
 			ask(gone)
-			first := until(t, s, "app", is(api.Succeeded))
+			first := awaitRun(t, s, "app", inState(api.Succeeded))
 			later.Store(int64(test.later))
 			w := ask(t.Context())
 			ended := first.Ended.Format(time.RFC3339)
@@ -190,18 +190,18 @@ func TestVerdictReceivedDuringShutdown(t *testing.T) {
 func TestShutdownNamesRunsThatGoOn(t *testing.T) {
 	s := newServer(t)
 	go s.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader(payload("long", `{"type":"bash","cmd":"sleep 60"}`))))
-	until(t, s, "long", is(api.Running))
+	awaitRun(t, s, "long", inState(api.Running))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	testenv.ErrorSays(t, s.Shutdown(ctx), "1 of the runs did not end in time: bash of test/long")
 }
 
-// A broken connection accepts the header of an answer, but no body.
-type broken struct{ header http.Header }
+// A brokenWriter accepts the header of an answer, but no body.
+type brokenWriter struct{ header http.Header }
 
-func (b broken) Header() http.Header       { return b.header }
-func (b broken) WriteHeader(int)           {}
-func (b broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+func (b brokenWriter) Header() http.Header       { return b.header }
+func (b brokenWriter) WriteHeader(int)           {}
+func (b brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 // TestAnswerThatIsNotReceived shows that a verdict is kept if its answer could not be
 // written, or if its caller had disconnected.
@@ -213,7 +213,7 @@ func TestAnswerThatIsNotReceived(t *testing.T) {
 	ask := func(w http.ResponseWriter, ctx context.Context) {
 		handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body)))
 	}
-	ask(broken{http.Header{}}, t.Context())
+	ask(brokenWriter{http.Header{}}, t.Context())
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	ask(httptest.NewRecorder(), gone)
@@ -236,10 +236,10 @@ func TestLaunchEndsWithItsCaller(t *testing.T) {
 		_, _, err := post(t, ctx, url+"/launch-test", payload("left", `{"script":"linger"}`))
 		gone <- err
 	}()
-	until(t, s, "left", is(api.Running))
+	awaitRun(t, s, "left", inState(api.Running))
 	leave()
 	<-gone
-	if ended := until(t, s, "left", is(api.Cancelled)); !strings.Contains(ended.Reason, "caller") {
+	if ended := awaitRun(t, s, "left", inState(api.Cancelled)); !strings.Contains(ended.Reason, "caller") {
 		t.Errorf("%+v", ended)
 	}
 }
@@ -258,11 +258,11 @@ func get(t *testing.T, url string, header ...string) *http.Response {
 	return resp
 }
 
-// notices reads a stream of changes.
-type notices struct{ lines *bufio.Scanner }
+// noticeReader reads a stream of changes.
+type noticeReader struct{ lines *bufio.Scanner }
 
 // next returns the next change, and skips comments.
-func (n notices) next(t *testing.T) (notice api.Notice) {
+func (n noticeReader) next(t *testing.T) (notice api.Notice) {
 	t.Helper()
 	for n.lines.Scan() {
 		if data, is := strings.CutPrefix(n.lines.Text(), "data: "); is {
@@ -280,7 +280,7 @@ func TestWatch(t *testing.T) {
 	url := "http://" + serve(t, s)
 	resp := get(t, url+"/api/v1/watch", "Authorization", "Bearer team-token-0123456789")
 	testenv.Equal(t, resp.Header.Get("Content-Type"), "text/event-stream", "Content-Type")
-	changes := notices{bufio.NewScanner(resp.Body)}
+	changes := noticeReader{bufio.NewScanner(resp.Body)}
 	changes.lines.Scan() // the stream has begun
 	all := []string{"Authorization", "Bearer all-of-it-0123456789"}
 	mustPost(t, url+"/gate/traffic/open", payload("hidden", "{}"), all...)
@@ -310,7 +310,7 @@ func TestOutput(t *testing.T) {
 	url := "http://" + serve(t, s)
 	gate := filepath.Join(t.TempDir(), "gate")
 	mustPost(t, url, payload("followed", fmt.Sprintf(`{"cmd":"echo one; until [ -e %s ]; do sleep 0.05; done; echo two"}`, gate)))
-	r := until(t, s, "followed", is(api.Running))
+	r := awaitRun(t, s, "followed", inState(api.Running))
 	resp := get(t, url+"/api/v1/runs/"+r.ID+"/output?follow=true")
 	if kind := resp.Header.Get("Content-Type"); kind != "text/plain; charset=utf-8" || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("Content-Type %s", kind)

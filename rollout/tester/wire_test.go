@@ -115,12 +115,12 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// TestRejectWhatWasSeen rejects the revision that a user saw while another revision waits
+// TestRejectGivenRevision rejects the revision that a user saw while another revision waits
 // by then: the other one is not rolled back.
-func TestRejectWhatWasSeen(t *testing.T) {
+func TestRejectGivenRevision(t *testing.T) {
 	d := startServer(t, nil)
-	d.post("/gate/check", canary("shop", `{}`)).is(t, "a check", 403, "")
-	d.post(gatePath+"/reject", `{"checksum": "seen", "ttl": "1h", "reason": "errors"}`).is(t, "reject", 200, `"open":false`)
+	d.post("/gate/check", namespacePayload("shop", `{}`)).expect(t, "a check", 403, "")
+	d.post(gatePath+"/reject", `{"checksum": "seen", "ttl": "1h", "reason": "errors"}`).expect(t, "reject", 200, `"open":false`)
 	rollback := d.state(api.KindRollback)
 	if rollback.Checksum != "seen" || rollback.Expires.Sub(rollback.Changed) != time.Hour {
 		t.Errorf("rolled back: %+v", rollback)
@@ -128,8 +128,8 @@ func TestRejectWhatWasSeen(t *testing.T) {
 	if w := d.state(api.KindGate).Waiting; w == nil || w.Checksum != "abc" {
 		t.Errorf("the other waits no more: %+v", w)
 	}
-	d.post(gatePath+"/reject", `{"mode": "sticky"}`).is(t, "a mode of a rejection", 400, "mode")
-	d.post(gatePath+"/close", `{"ttl": "1h"}`).is(t, "a time of a closing", 400, "ttl")
+	d.post(gatePath+"/reject", `{"mode": "sticky"}`).expect(t, "a mode of a rejection", 400, "mode")
+	d.post(gatePath+"/close", `{"ttl": "1h"}`).expect(t, "a time of a closing", 400, "ttl")
 }
 
 // TestOpenFromWebhook opens gates by payloads, which have a checksum whatever the mode. A payload
@@ -137,32 +137,32 @@ func TestRejectWhatWasSeen(t *testing.T) {
 func TestOpenFromWebhook(t *testing.T) {
 	d := startServer(t, nil)
 	for mode, want := range map[string]string{"": "sticky ", "one-shot": "one-shot ", "checksum": "checksum abc"} {
-		body := strings.Replace(canary("shop", `{}`), "{", `{"mode": "`+mode+`", "ttl": "1h", `, 1)
-		d.post("/gate/open", body).is(t, "open, mode "+mode, 202, "")
+		body := strings.Replace(namespacePayload("shop", `{}`), "{", `{"mode": "`+mode+`", "ttl": "1h", `, 1)
+		d.post("/gate/open", body).expect(t, "open, mode "+mode, 202, "")
 		if g := d.state(api.KindGate); string(g.Mode)+" "+g.Checksum != want || g.Expires.IsZero() {
 			t.Errorf("mode %q: %+v", mode, g)
 		}
-		d.post("/gate/close", body).is(t, "close, mode "+mode, 202, "")
+		d.post("/gate/close", body).expect(t, "close, mode "+mode, 202, "")
 	}
-	d.post("/gate/check", `{}`).is(t, "no name", 403, "")
-	testenv.Equal(t, waits(t, d.url, api.Filter{}), "")
-	d.post("/gate/open", `{}`).is(t, "open", 202, "")
-	d.post("/gate/check", `null`).is(t, "opened", 200, "")
+	d.post("/gate/check", `{}`).expect(t, "no name", 403, "")
+	testenv.Equal(t, waitingGates(t, d.url, api.Filter{}), "")
+	d.post("/gate/open", `{}`).expect(t, "open", 202, "")
+	d.post("/gate/check", `null`).expect(t, "opened", 200, "")
 }
 
-// told returns a payload as an analysis sends it.
-func told(weight, more string) string {
+// analysisPayload returns a payload as an analysis sends it.
+func analysisPayload(weight, more string) string {
 	return fmt.Sprintf(`{"name":"app","namespace":"test","phase":"Waiting","checksum":"a","metadata":{"headgate.revision":"main@sha1:69d8","headgate.weight":%q,`+
 		`"headgate.step":"2/5","headgate.threshold":"5","headgate.failures":"1"%s}}`, weight, more)
 }
 
-// TestOwnKeysAreNoneOfTheTest shows that requests which differ only in the keys of headgate
+// TestHeadgateKeysAreNotPartOfTheTest shows that requests which differ only in the keys of headgate
 // are equal, and that these keys alone ask for no test.
-func TestOwnKeysAreNoneOfTheTest(t *testing.T) {
+func TestHeadgateKeysAreNotPartOfTheTest(t *testing.T) {
 	s := newServer(t)
 	url := "http://" + serve(t, s)
 	for _, weight := range []string{"20", "40"} {
-		if status, text := mustPost(t, url, told(weight, `,"cmd":"sleep 60"`)); status != http.StatusAccepted {
+		if status, text := mustPost(t, url, analysisPayload(weight, `,"cmd":"sleep 60"`)); status != http.StatusAccepted {
 			t.Errorf("%d %s", status, text)
 		}
 	}
@@ -170,25 +170,25 @@ func TestOwnKeysAreNoneOfTheTest(t *testing.T) {
 	if runs := s.Runs.Runs(api.Filter{}, nil); len(runs) != 1 || len(runs[0].Metadata) != 1 {
 		t.Errorf("%+v", runs)
 	}
-	if status, text := mustPost(t, url, told("20", "")); status != http.StatusBadRequest || text != "metadata not found in payload" {
+	if status, text := mustPost(t, url, analysisPayload("20", "")); status != http.StatusBadRequest || text != "metadata not found in payload" {
 		t.Errorf("%d %s", status, text)
 	}
 }
 
-// TestAboutWhatWaits shows that the API has the newest texts for people of a payload,
+// TestWaitingCanaryInfo shows that the API has the newest texts for people of a payload,
 // sanitized, and that it selects runs by checksum.
-func TestAboutWhatWaits(t *testing.T) {
+func TestWaitingCanaryInfo(t *testing.T) {
 	url := "http://" + serve(t, newServer(t))
 	client := &api.Client{URL: url}
 	key := api.Key{Kind: api.KindGate, Namespace: "test", Name: "app", Gate: "default"}
 	var since string
 	for _, weight := range []string{"20", "40"} {
-		mustPost(t, url+"/gate/check", told(weight, ""))
+		mustPost(t, url+"/gate/check", analysisPayload(weight, ""))
 		g, err := client.Gate(t.Context(), key)
 		if err != nil || g.Waiting == nil {
 			t.Fatalf("%+v %v", g, err)
 		}
-		testenv.Equal(t, g.Waiting.About, (api.About{Revision: "main@sha1:69d8", Weight: weight, Step: "2/5", Threshold: "5", Failures: "1"}))
+		testenv.Equal(t, g.Waiting.CanaryInfo, (api.CanaryInfo{Revision: "main@sha1:69d8", Weight: weight, Step: "2/5", Threshold: "5", Failures: "1"}))
 		if now := fmt.Sprint(g.Waiting.Since); since != "" && since != now {
 			t.Error("another weight is another wait")
 		} else {
@@ -210,14 +210,14 @@ func TestAboutWhatWaits(t *testing.T) {
 	}
 }
 
-// TestLinkSaysWhatWaits shows that the page of a link looks like the web page, and has the
+// TestLinkPageShowsWaitingRevision shows that the page of a link looks like the web page, and has the
 // revision, its progress, and those of its runs that the issuer of the link may see.
-func TestLinkSaysWhatWaits(t *testing.T) {
+func TestLinkPageShowsWaitingRevision(t *testing.T) {
 	s := newServer(t)
 	url := "http://" + serve(t, s)
-	mustPost(t, url, told("20", `,"type":"bash","cmd":"echo broken; exit 3"`))
+	mustPost(t, url, analysisPayload("20", `,"type":"bash","cmd":"echo broken; exit 3"`))
 	mustPost(t, url, `{"name":"app","namespace":"test","checksum":"other","metadata":{"type":"kubectl","cmd":"get pods"}}`)
-	mustPost(t, url+"/gate/check", told("20", ""))
+	mustPost(t, url+"/gate/check", analysisPayload("20", ""))
 	_, text := mustPost(t, url+"/api/v1/gates/gate/test/app/default/link", "{}", "Content-Type", "application/json")
 	var link api.Link
 	if err := json.Unmarshal([]byte(text), &link); err != nil {
@@ -257,13 +257,13 @@ func TestLinkSaysWhatWaits(t *testing.T) {
 	}
 }
 
-// asked returns the payload of a canary in namespace test.
-func asked(name, phase, metadata string) string {
+// phasePayload returns the payload of a canary in namespace test.
+func phasePayload(name, phase, metadata string) string {
 	return fmt.Sprintf(`{"name":%q,"namespace":"test","phase":%q,"checksum":"a","metadata":%s}`, name, phase, metadata)
 }
 
-// waits lists the canaries that wait, through a client: NAME/GATE of each, in order.
-func waits(t *testing.T, url string, f api.Filter) string {
+// waitingGates lists the canaries that wait, through a client: NAME/GATE of each, in order.
+func waitingGates(t *testing.T, url string, f api.Filter) string {
 	t.Helper()
 	f.Waiting = true
 	gates, err := (&api.Client{URL: url}).Gates(t.Context(), f)
@@ -281,29 +281,29 @@ func TestEndOfRolloutEndsWaits(t *testing.T) {
 	const test = `{"type":"bash","cmd":"true"}`
 	const both = "app/promotion app/start other/start"
 	for name, x := range map[string]struct{ path, body, want string }{
-		"failed":              {"/", asked("app", "Failed", test), "other/start"},
-		"succeeded":           {"/", asked("app", "Succeeded", test), "other/start"},
-		"at a switch":         {"/rollback/check", asked("app", "Failed", "{}"), "other/start"},
-		"closing a gate":      {"/gate/third/close", asked("app", "Succeeded", "{}"), "other/start"},
-		"k6 webhook":          {"/launch-test", asked("app", "Failed", `{"script":"x"}`), "other/start"},
-		"no test":             {"/", asked("app", "Failed", "{}"), "other/start"},
-		"the next rollout":    {"/gate/start/check", asked("app", "Failed", "{}"), "app/start other/start"},
-		"under way":           {"/", asked("app", "Progressing", test), both},
-		"another canary":      {"/", asked("third", "Failed", test), both},
-		"a trial":             {"/", asked("app", "Failed", `{"type":"bash","cmd":"true","headgate.trial":"true"}`), both},
-		"a trial of a switch": {"/rollback/check", asked("app", "Failed", `{"headgate.trial":"true"}`), both},
+		"failed":              {"/", phasePayload("app", "Failed", test), "other/start"},
+		"succeeded":           {"/", phasePayload("app", "Succeeded", test), "other/start"},
+		"at a switch":         {"/rollback/check", phasePayload("app", "Failed", "{}"), "other/start"},
+		"closing a gate":      {"/gate/third/close", phasePayload("app", "Succeeded", "{}"), "other/start"},
+		"k6 webhook":          {"/launch-test", phasePayload("app", "Failed", `{"script":"x"}`), "other/start"},
+		"no test":             {"/", phasePayload("app", "Failed", "{}"), "other/start"},
+		"the next rollout":    {"/gate/start/check", phasePayload("app", "Failed", "{}"), "app/start other/start"},
+		"under way":           {"/", phasePayload("app", "Progressing", test), both},
+		"another canary":      {"/", phasePayload("third", "Failed", test), both},
+		"a trial":             {"/", phasePayload("app", "Failed", `{"type":"bash","cmd":"true","headgate.trial":"true"}`), both},
+		"a trial of a switch": {"/rollback/check", phasePayload("app", "Failed", `{"headgate.trial":"true"}`), both},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := "http://" + serve(t, newServer(t))
 			for _, at := range []string{"app /gate/start/check", "app /gate/promotion/check", "other /gate/start/check"} {
 				name, path, _ := strings.Cut(at, " ")
-				mustPost(t, url+path, asked(name, "Waiting", "{}"))
+				mustPost(t, url+path, phasePayload(name, "Waiting", "{}"))
 			}
-			if got := waits(t, url, api.Filter{}); got != both {
+			if got := waitingGates(t, url, api.Filter{}); got != both {
 				t.Fatalf("before: %s", got)
 			}
 			mustPost(t, url+x.path, x.body)
-			testenv.Equal(t, waits(t, url, api.Filter{}), x.want)
+			testenv.Equal(t, waitingGates(t, url, api.Filter{}), x.want)
 		})
 	}
 }
@@ -313,9 +313,9 @@ func TestEndOfRolloutNeedsAccess(t *testing.T) {
 	s := newServer(t)
 	s.Guard = guard(t, tenants)
 	url := "http://" + serve(t, s)
-	mustPost(t, url+"/gate/check", asked("app", "Waiting", "{}"), "Authorization", "Bearer all-of-it-0123456789")
+	mustPost(t, url+"/gate/check", phasePayload("app", "Waiting", "{}"), "Authorization", "Bearer all-of-it-0123456789")
 	for _, path := range []string{"/", "/gate/check", "/gate/close", "/rollback/check"} {
-		mustPost(t, url+path, asked("app", "Failed", `{"cmd":"true"}`), "Authorization", "Bearer team-token-0123456789")
+		mustPost(t, url+path, phasePayload("app", "Failed", `{"cmd":"true"}`), "Authorization", "Bearer team-token-0123456789")
 	}
 	testenv.Equal(t, len(s.Gates.List(api.Filter{Waiting: true})), 1)
 }

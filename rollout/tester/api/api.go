@@ -118,12 +118,12 @@ type Waiting struct {
 	Stale    bool      `json:"stale,omitempty"`    // no check came within twice the longest interval between two, or 2 s
 	Phase    string    `json:"phase,omitempty"`    // of the canary
 	Checksum string    `json:"checksum,omitempty"` // the revision that waits
-	About
+	CanaryInfo
 }
 
-// An About describes a canary for people. It comes from the keys of a payload's metadata
+// A CanaryInfo describes a canary for people. It comes from the keys of a payload's metadata
 // that begin with "headgate."; its texts are as the caller sent them.
-type About struct {
+type CanaryInfo struct {
 	Revision  string `json:"revision,omitempty"`
 	Weight    string `json:"weight,omitempty"`    // percent of the traffic that the canary has
 	Step      string `json:"step,omitempty"`      // weights or iterations reached, and how many there are: "2/5"

@@ -64,47 +64,47 @@ func (f Filter) query() url.Values {
 
 // Gates returns the gates that f selects.
 func (c *Client) Gates(ctx context.Context, f Filter) ([]Gate, error) {
-	answer, err := ask[struct{ Gates []Gate }](ctx, c, "list gates", call.Request{Path: "gates", Query: f.query()})
+	answer, err := callJSON[struct{ Gates []Gate }](ctx, c, "list gates", call.Request{Path: "gates", Query: f.query()})
 	return answer.Gates, err
 }
 
 // Gate returns one gate.
 func (c *Client) Gate(ctx context.Context, k Key) (Gate, error) {
-	return ask[Gate](ctx, c, "look up "+k.String(), call.Request{Path: gatePath(k)})
+	return callJSON[Gate](ctx, c, "look up "+k.String(), call.Request{Path: gatePath(k)})
 }
 
 // Audit returns the newest entries that f selects.
 func (c *Client) Audit(ctx context.Context, f Filter) ([]Entry, error) {
-	answer, err := ask[struct{ Entries []Entry }](ctx, c, "read the audit trail", call.Request{Path: "audit", Query: f.query()})
+	answer, err := callJSON[struct{ Entries []Entry }](ctx, c, "read the audit trail", call.Request{Path: "audit", Query: f.query()})
 	return answer.Entries, err
 }
 
 // Runs returns the newest runs that f selects, without their output.
 func (c *Client) Runs(ctx context.Context, f Filter) ([]Run, error) {
-	answer, err := ask[struct{ Runs []Run }](ctx, c, "list runs", call.Request{Path: "runs", Query: f.query()})
+	answer, err := callJSON[struct{ Runs []Run }](ctx, c, "list runs", call.Request{Path: "runs", Query: f.query()})
 	return answer.Runs, err
 }
 
 // Run returns one run.
 func (c *Client) Run(ctx context.Context, id string) (Run, error) {
-	return ask[Run](ctx, c, "look up run "+id, call.Request{Path: call.Join("runs", id)})
+	return callJSON[Run](ctx, c, "look up run "+id, call.Request{Path: call.Join("runs", id)})
 }
 
 // Change carries out an action on a gate, and returns its new state. The action is open,
 // close, or reject, which closes a gate and opens the rollback switch of the canary for
 // change.Checksum, by default for the revision that waits.
 func (c *Client) Change(ctx context.Context, action string, k Key, change Change) (Gate, error) {
-	return ask[Gate](ctx, c, action+" "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, action), Body: change})
+	return callJSON[Gate](ctx, c, action+" "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, action), Body: change})
 }
 
 // Link returns links that approve or reject the revision that waits at k.
 func (c *Client) Link(ctx context.Context, k Key, r LinkRequest) (Link, error) {
-	return ask[Link](ctx, c, "link "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, "link"), Body: r})
+	return callJSON[Link](ctx, c, "link "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, "link"), Body: r})
 }
 
 // Cancel ends a run, and returns it.
 func (c *Client) Cancel(ctx context.Context, id string) (Run, error) {
-	return ask[Run](ctx, c, "cancel run "+id, call.Request{Method: http.MethodPost, Path: call.Join("runs", id, "cancel")})
+	return callJSON[Run](ctx, c, "cancel run "+id, call.Request{Method: http.MethodPost, Path: call.Join("runs", id, "cancel")})
 }
 
 // Output copies the output of a run to w; with follow until it has ended.
@@ -131,8 +131,8 @@ func (c *Client) server() call.Server {
 	}
 }
 
-// ask makes a request and decodes its answer. Operation begins the error.
-func ask[T any](ctx context.Context, c *Client, operation string, r call.Request) (answer T, err error) {
+// callJSON makes a request and decodes its answer. Operation begins the error.
+func callJSON[T any](ctx context.Context, c *Client, operation string, r call.Request) (answer T, err error) {
 	_, err = c.server().JSON(ctx, operation, r, &answer)
 	return answer, err
 }

@@ -140,9 +140,9 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// watched returns a client of a server with one gate, and a stream of changes that is body.
+// watchClient returns a client of a server with one gate, and a stream of changes that is body.
 // The first answers have the statuses of refusals instead.
-func watched(t *testing.T, body string, refusals ...int) *api.Client {
+func watchClient(t *testing.T, body string, refusals ...int) *api.Client {
 	mux, streams := http.NewServeMux(), 0
 	mux.HandleFunc("/api/v1/gates", func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, `{"gates": [{"kind": "gate", "name": "before"}]}`)
@@ -167,7 +167,7 @@ func watched(t *testing.T, body string, refusals ...int) *api.Client {
 func TestWatch(t *testing.T) {
 	const body = ": keepalive\n\nevent: gate\nid: 1\ndata: {\"gate\":{\"kind\":\"gate\",\"name\":\"one\",\ndata: \"open\":true}}\r\n\r\n" +
 		"data: {\"gate\":{\"kind\":\"rollback\",\"name\":\"other\"}}\n\ndata: {\"later\":1}\n\ndata:{\"run\":{\"id\":\"two\"}}\n\n"
-	c := watched(t, body, 0, 503, 0, 403)
+	c := watchClient(t, body, 0, 503, 0, 403)
 	var got []string
 	c.Lost = func(err error) {
 		if err == nil {
@@ -190,15 +190,15 @@ func TestWatch(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "watch: status 403") {
 		t.Errorf("refused: %v", err)
 	}
-	if err := watched(t, body, 403).Watch(t.Context(), api.Filter{}, tell); err == nil {
+	if err := watchClient(t, body, 403).Watch(t.Context(), api.Filter{}, tell); err == nil {
 		t.Error("it is refused at once, and that is no error")
 	}
 	enough := errors.New("enough")
-	if err := watched(t, body).Watch(t.Context(), api.Filter{}, func(api.Notice) error { return enough }); err != enough {
+	if err := watchClient(t, body).Watch(t.Context(), api.Filter{}, func(api.Notice) error { return enough }); err != enough {
 		t.Errorf("the caller's error is %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	testenv.Equal(t, watched(t, body).Watch(ctx, api.Filter{}, func(api.Notice) error { cancel(); return nil }), nil, "after the end of the context")
+	testenv.Equal(t, watchClient(t, body).Watch(ctx, api.Filter{}, func(api.Notice) error { cancel(); return nil }), nil, "after the end of the context")
 }
 
 // TestWatchHostile checks answers that are not streams, and events without an end.
@@ -207,7 +207,7 @@ func TestWatchHostile(t *testing.T) {
 		"no stream": "", "long line": "data: " + strings.Repeat("x", 2<<20), "long event": strings.Repeat("data: "+strings.Repeat("x", 1000)+"\n", 2000), "no JSON": "data: <h1>\n\n",
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		c, notices, lost := watched(t, body), 0, 0
+		c, notices, lost := watchClient(t, body), 0, 0
 		c.Lost = func(error) { lost++; cancel() }
 		err := c.Watch(ctx, api.Filter{}, func(n api.Notice) error {
 			if n.Gate == nil || n.Gate.Name != "before" {

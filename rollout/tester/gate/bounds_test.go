@@ -89,7 +89,7 @@ func TestFull(t *testing.T) {
 		other := key
 		other.Gate = "other"
 		var err error
-		b.Fill(true)
+		b.SetDiskFull(true)
 		for i := 0; err == nil && i < 5000; i++ {
 			k := key
 			k.Name = fmt.Sprint(i)
@@ -111,7 +111,7 @@ func TestFull(t *testing.T) {
 		if got := check(b, other, "a"); got != "no" || b.Gate(key) != before || len(b.Audit(api.Filter{Limit: 1000}, nil)) != audit {
 			t.Errorf("it changed: %s %v %v", got, b.Gate(key), before)
 		}
-		b.Fill(false)
+		b.SetDiskFull(false)
 		time.Sleep(2 * time.Second) // without a caller
 		testenv.Equal(t, b.Ready(), nil, "with room")
 		b.Close()
@@ -122,9 +122,9 @@ func TestFull(t *testing.T) {
 	})
 }
 
-// TestDoubt shows that a change is refused if the disk did not confirm its write, although it
+// TestUnconfirmedWrite shows that a change is refused if the disk did not confirm its write, although it
 // is in the file. After the next change, some seconds or an orderly end the file is without it.
-func TestDoubt(t *testing.T) {
+func TestUnconfirmedWrite(t *testing.T) {
 	other := key
 	other.Gate = "other"
 	for name, next := range map[string]func(*gate.Store) error{
@@ -137,7 +137,7 @@ func TestDoubt(t *testing.T) {
 				dir := t.TempDir()
 				b := open(t, gate.Config{Dir: dir})
 				b.Change("open", other, api.Change{Mode: api.Bound, Checksum: "a", Reason: "before"})
-				b.Doubt(writes)
+				b.FailAfterCommit(writes)
 				if _, err := b.Change("open", key, api.Change{Reason: "refused"}); err == nil {
 					t.Fatal("opened")
 				}
@@ -167,8 +167,8 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
-// TestStored opens files with values that this version never writes.
-func TestStored(t *testing.T) {
+// TestInvalidStoredValues opens files with values that this version never writes.
+func TestInvalidStoredValues(t *testing.T) {
 	for name, test := range map[string]struct{ bucket, key, value, want string }{
 		"gate":     {"gates", "gate\x00prod\x00web\x00default", `{"open":true}`, "move it away"},
 		"no JSON":  {"gates", "gate\x00prod\x00web\x00default", `{`, "move it away"},

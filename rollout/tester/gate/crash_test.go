@@ -22,16 +22,16 @@ const (
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(crashDir); dir != "" {
-		fmt.Fprintln(os.Stderr, victim(dir))
+		fmt.Fprintln(os.Stderr, decideUntilKilled(dir))
 		return
 	}
 	os.Exit(m.Run())
 }
 
-// decision makes the decision number n about the gate of a canary: odd ones open it for
+// decide makes the decision number n about the gate of a canary: odd ones open it for
 // one revision, whose check closes it again; even ones reject the revision that waits, which
 // also changes the rollback switch.
-func decision(b *gate.Store, k api.Key, n int) error {
+func decide(b *gate.Store, k api.Key, n int) error {
 	by := api.Change{Reason: fmt.Sprint(n)}
 	if n%2 == 0 {
 		by.Checksum = fmt.Sprint(n)
@@ -46,23 +46,23 @@ func decision(b *gate.Store, k api.Key, n int) error {
 	return err
 }
 
-func switches(canary int) (own, rollback api.Key) {
+func keysOf(canary int) (own, rollback api.Key) {
 	own = api.Key{Kind: api.KindGate, Namespace: "prod", Name: fmt.Sprint("web", canary), Gate: "promotion"}
 	return own, api.Key{Kind: api.KindRollback, Namespace: "prod", Name: own.Name, Gate: api.DefaultGate}
 }
 
-// victim makes one decision after the other about each canary, until it is killed. It prints
+// decideUntilKilled makes one decision after the other about each canary, until it is killed. It prints
 // each decision when it is made: CANARY NUMBER.
-func victim(dir string) error {
+func decideUntilKilled(dir string) error {
 	b, err := gate.Open(gate.Config{Dir: dir})
 	if err != nil {
 		return err
 	}
 	for canary := range canaries {
 		go func() {
-			k, _ := switches(canary)
-			for n := known(b, canary) + 1; ; n++ {
-				if err := decision(b, k, n); err != nil {
+			k, _ := keysOf(canary)
+			for n := lastDecision(b, canary) + 1; ; n++ {
+				if err := decide(b, k, n); err != nil {
 					fmt.Fprintln(os.Stderr, err)
 					return
 				}
@@ -74,9 +74,9 @@ func victim(dir string) error {
 	return err
 }
 
-// known returns the number of the last decision about a canary.
-func known(b *gate.Store, canary int) (n int) {
-	k, _ := switches(canary)
+// lastDecision returns the number of the last decision about a canary.
+func lastDecision(b *gate.Store, canary int) (n int) {
+	k, _ := keysOf(canary)
 	fmt.Sscan(b.Gate(k).Reason, &n)
 	return n
 }
@@ -114,8 +114,8 @@ func TestKill(t *testing.T) {
 		cmd.Wait()
 		b := open(t, gate.Config{Dir: dir})
 		for canary, last := range acknowledged {
-			k, rollback := switches(canary)
-			g, r, n := b.Gate(k), b.Gate(rollback), known(b, canary)
+			k, rollback := keysOf(canary)
+			g, r, n := b.Gate(k), b.Gate(rollback), lastDecision(b, canary)
 			if last > 0 && n != last && n != last+1 {
 				t.Errorf("%d was acknowledged, and %d is there", last, n)
 			}

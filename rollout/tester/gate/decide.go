@@ -17,9 +17,9 @@ import (
 // of an unknown gate, which is closed.
 type record struct {
 	api.Gate
-	Decision uint64        `json:"decision"`           // number of the last decision in the audit trail
-	Interval time.Duration `json:"interval,omitempty"` // longest time between two checks of the wait; 0 after the first check
-	told     bool          // watchers know that the wait is stale
+	Decision  uint64        `json:"decision"`           // number of the last decision in the audit trail
+	Interval  time.Duration `json:"interval,omitempty"` // longest time between two checks of the wait; 0 after the first check
+	staleSent bool          // watchers know that the wait is stale
 }
 
 // known reports whether there was a decision about the gate, or a wait at it.
@@ -30,42 +30,42 @@ func (r record) stale(w *api.Waiting, now time.Time) bool {
 	return r.Interval > 0 && now.Sub(w.Last) > 2*max(r.Interval, minInterval)
 }
 
-// closed returns r with the gate closed at a time by an actor. The wait is kept.
-func (r record) closed(at time.Time, actor, reason string, decision uint64) record {
+// asClosed returns r with the gate closed at a time by an actor. The wait is kept.
+func (r record) asClosed(at time.Time, actor, reason string, decision uint64) record {
 	r.Gate, r.Decision = api.Gate{Changed: at, Actor: actor, Reason: reason, Waiting: r.Waiting}, decision
 	return r
 }
 
-// over reports whether the opening has expired.
-func (r record) over(now time.Time) bool {
+// expired reports whether the opening has expired.
+func (r record) expired(now time.Time) bool {
 	return r.Open && !r.Expires.IsZero() && !now.Before(r.Expires)
 }
 
-// at returns the record at a time: closed if the opening has expired.
-func (r record) at(now time.Time) record {
-	if !r.over(now) {
+// stateAt returns the record at a time: closed if the opening has expired.
+func (r record) stateAt(now time.Time) record {
+	if !r.expired(now) {
 		return r
 	}
-	return r.closed(r.Expires, "", "its time was over", r.Decision)
+	return r.asClosed(r.Expires, "", "its time was over", r.Decision)
 }
 
 // check reports whether a check with a checksum passes. If the check changes the opening, next
 // is the new record, and e the entry for the audit trail; otherwise e has no action.
 func (r record) check(now time.Time, checksum string) (passes bool, next record, e api.Entry) {
 	switch {
-	case !r.Open || r.over(now):
+	case !r.Open || r.expired(now):
 	case r.Mode == api.Sticky, r.Checksum != "" && r.Checksum == checksum:
 		passes = true
 	case r.Mode == api.Bound:
 	case r.Checksum == "" && checksum == "":
 		const reason = "a check without checksum passed"
-		return true, r.closed(now, "", reason, r.Decision), api.Entry{Action: "consume", Mode: r.Mode, Reason: reason}
+		return true, r.asClosed(now, "", reason, r.Decision), api.Entry{Action: "consume", Mode: r.Mode, Reason: reason}
 	case r.Checksum == "":
 		r.Checksum = checksum
 		return true, r, api.Entry{Action: "consume", Mode: r.Mode, Checksum: checksum, Reason: "the first check passed"}
 	case checksum != "":
 		reason := "another revision came: " + checksum
-		return false, r.closed(now, "", reason, r.Decision), api.Entry{Action: "close", Mode: r.Mode, Checksum: r.Checksum, Reason: reason}
+		return false, r.asClosed(now, "", reason, r.Decision), api.Entry{Action: "close", Mode: r.Mode, Checksum: r.Checksum, Reason: reason}
 	}
 	return passes, r, e
 }
@@ -76,27 +76,27 @@ func (r record) refuses(w *api.Waiting, now time.Time) bool {
 	return !passes
 }
 
-// A change collects what one decision changes, before that is written and visible. Its
+// A stagedChange collects what one decision changes, before that is written and visible. Its
 // methods are called with the lock of the store held.
-type change struct {
+type stagedChange struct {
 	*Store
 	now     time.Time
 	records map[api.Key]record
 	entries []api.Entry
 }
 
-// id returns the number of the next entry.
-func (c *change) id() uint64 { return c.next + uint64(len(c.entries)) }
+// nextID returns the number of the next entry.
+func (c *stagedChange) nextID() uint64 { return c.next + uint64(len(c.entries)) }
 
 // set makes r the record of a gate, and e the entry about it.
-func (c *change) set(k api.Key, r record, e api.Entry) {
+func (c *stagedChange) set(k api.Key, r record, e api.Entry) {
 	c.records[k] = r
-	c.note(k, e)
+	c.addEntry(k, e)
 }
 
-// note adds an entry to the audit trail.
-func (c *change) note(k api.Key, e api.Entry) {
-	e.ID, e.Time, e.Key = c.id(), c.now, k
+// addEntry adds an entry to the audit trail.
+func (c *stagedChange) addEntry(k api.Key, e api.Entry) {
+	e.ID, e.Time, e.Key = c.nextID(), c.now, k
 	c.entries = append(c.entries, e)
 }
 
@@ -116,9 +116,9 @@ func (s *Store) decide(action string, k api.Key, by api.Change, t *Ticket) (g ap
 	if err := cmp.Or(checkKey(k), checkChange(action, by)); err != nil {
 		return g, err
 	}
-	err = s.update(func(c *change) error {
+	err = s.update(func(c *stagedChange) error {
 		if t != nil {
-			if err := c.good(*t); err != nil {
+			if err := c.checkLink(*t); err != nil {
 				return err
 			}
 		}
@@ -128,7 +128,7 @@ func (s *Store) decide(action string, k api.Key, by api.Change, t *Ticket) (g ap
 		case "reject":
 			return c.reject(k, by)
 		}
-		c.shut(k, by, action, c.gates[k].Waiting)
+		c.close(k, by, action, c.gates[k].Waiting)
 		return nil
 	})
 	if err == nil {
@@ -158,9 +158,9 @@ func checkChange(action string, by api.Change) error {
 }
 
 // open opens a gate as a valid change says.
-func (c *change) open(k api.Key, by api.Change) error {
+func (c *stagedChange) open(k api.Key, by api.Change) error {
 	r := c.gates[k]
-	waits := c.waits(r, c.now)
+	waits := c.currentWait(r, c.now)
 	switch {
 	case by.Mode == "" && by.Checksum == "":
 		by.Mode = api.Sticky
@@ -172,10 +172,10 @@ func (c *change) open(k api.Key, by api.Change) error {
 	default:
 		by.Checksum = waits.Checksum
 	}
-	if !c.room(k, 2*c.config.MaxKeys) {
+	if !c.canRecord(k, 2*c.config.MaxKeys) {
 		return fmt.Errorf("%w: %d gates are known, the maximum: closed gates are removed after a week", ErrInvalid, len(c.gates))
 	}
-	r.Decision = c.id()
+	r.Decision = c.nextID()
 	r.Gate = api.Gate{Open: true, Mode: by.Mode, Checksum: by.Checksum, Changed: c.now, Actor: by.Actor, Reason: by.Reason, Waiting: r.Waiting}
 	if ttl, _ := api.ParseInterval(by.TTL, 0); ttl > 0 {
 		r.Expires = c.now.Add(ttl)
@@ -184,23 +184,23 @@ func (c *change) open(k api.Key, by api.Change) error {
 	return nil
 }
 
-// shut closes a gate and sets its wait. Without room for the record the gate is closed all
+// shut closes a gate and sets its wait. If there is no room for the record, the gate is closed all
 // the same, since unknown gates are.
-func (c *change) shut(k api.Key, by api.Change, action string, waits *api.Waiting) {
-	r := c.gates[k].closed(c.now, by.Actor, by.Reason, c.id())
+func (c *stagedChange) close(k api.Key, by api.Change, action string, waits *api.Waiting) {
+	r := c.gates[k].asClosed(c.now, by.Actor, by.Reason, c.nextID())
 	r.Waiting = waits
-	if c.note(k, api.Entry{Action: action, Checksum: by.Checksum, Actor: by.Actor, Reason: by.Reason}); c.room(k, 2*c.config.MaxKeys) {
+	if c.addEntry(k, api.Entry{Action: action, Checksum: by.Checksum, Actor: by.Actor, Reason: by.Reason}); c.canRecord(k, 2*c.config.MaxKeys) {
 		c.records[k] = r
 	}
 }
 
 // reject closes a gate, and opens the rollback switch for the revision that is
 // rejected: for its checksum, or for the next check if the canary sends none.
-func (c *change) reject(k api.Key, by api.Change) error {
+func (c *stagedChange) reject(k api.Key, by api.Change) error {
 	if k.Kind != api.KindGate {
 		return fmt.Errorf("%w: kind: a %s switch is not rejected: close it", ErrInvalid, k.Kind)
 	}
-	waits := c.waits(c.gates[k], c.now)
+	waits := c.currentWait(c.gates[k], c.now)
 	opening := by
 	if opening.Mode = api.Bound; by.Checksum == "" {
 		if waits == nil {
@@ -218,7 +218,7 @@ func (c *change) reject(k api.Key, by api.Change) error {
 	if waits != nil && waits.Checksum == by.Checksum {
 		waits = nil
 	}
-	c.shut(k, by, "reject", waits)
+	c.close(k, by, "reject", waits)
 	return nil
 }
 
@@ -229,11 +229,11 @@ const (
 	maxReason = 1000
 )
 
-// A Visitor is what a check tells about its canary.
-type Visitor struct {
+// A CheckRequest is what a check tells about its canary.
+type CheckRequest struct {
 	Phase, Checksum string
-	About           api.About // for people; texts that are harmless to show
-	Trial           bool      // nothing waits for the answer: it begins no wait
+	CanaryInfo      api.CanaryInfo // for people; texts that are harmless to show
+	Trial           bool           // nothing waits for the answer: it begins no wait
 }
 
 // An Answer is the result of a check.
@@ -242,11 +242,11 @@ type Answer struct {
 	Actor, Reason string // of the opening, if it is open
 }
 
-// Check reports whether the gate is open for the visitor, and records that the visitor
+// Check reports whether the gate is open for the canary (twice), and records that the visitor
 // waits if it is not. A change of a one-shot opening is on disk before Check returns. With
-// an error the gate is not open: it wraps [ErrInvalid] if key or visitor are not valid, or
+// an error the gate is not open: it wraps [ErrInvalid] if key or request are not valid, or
 // [ErrClosed], or comes from the write.
-func (s *Store) Check(k api.Key, v Visitor) (Answer, error) {
+func (s *Store) Check(k api.Key, v CheckRequest) (Answer, error) {
 	k.Gate = cmp.Or(k.Gate, api.DefaultGate)
 	if err := cmp.Or(checkKey(k), checkText("phase", v.Phase, maxPart), checkText("checksum", v.Checksum, maxPart)); err != nil {
 		return Answer{}, err
@@ -259,14 +259,14 @@ func (s *Store) Check(k api.Key, v Visitor) (Answer, error) {
 		if s.closed {
 			return Answer{}, ErrClosed
 		}
-		c := &change{Store: s, now: now, records: map[api.Key]record{}}
+		c := &stagedChange{Store: s, now: now, records: map[api.Key]record{}}
 		c.set(k, next, e)
 		if err := s.write(c); err != nil {
 			return Answer{}, err
 		}
 	}
 	if !passes {
-		s.wait(k, v, now)
+		s.recordWait(k, v, now)
 		return Answer{}, nil
 	}
 	if r.Waiting != nil && (r.Mode == api.Sticky || r.Waiting.Checksum == v.Checksum) {
@@ -275,22 +275,22 @@ func (s *Store) Check(k api.Key, v Visitor) (Answer, error) {
 	return Answer{Open: true, Actor: r.Actor, Reason: r.Reason}, nil
 }
 
-// wait begins or renews a wait. It is called with the lock held.
-func (s *Store) wait(k api.Key, v Visitor, now time.Time) {
-	if v.Trial || k.Name == "" || !s.room(k, s.config.MaxKeys) { // a wait without a name is of no use to people
+// recordWait begins or renews a wait. It is called with the lock held.
+func (s *Store) recordWait(k api.Key, v CheckRequest, now time.Time) {
+	if v.Trial || k.Name == "" || !s.canRecord(k, s.config.MaxKeys) { // a wait without a name is of no use to people
 		return
 	}
 	r := s.gates[k]
-	old, same := s.waits(r, now), false
-	next := &api.Waiting{Since: now, Last: now, Phase: v.Phase, Checksum: v.Checksum, About: v.About}
+	old, same := s.currentWait(r, now), false
+	next := &api.Waiting{Since: now, Last: now, Phase: v.Phase, Checksum: v.Checksum, CanaryInfo: v.CanaryInfo}
 	switch {
 	case old == nil:
 		r.Interval = 0
 	case old.Checksum == v.Checksum:
 		next.Since, r.Interval = old.Since, max(r.Interval, now.Sub(old.Last))
-		same = old.Phase == v.Phase && old.About == v.About && !r.told
+		same = old.Phase == v.Phase && old.CanaryInfo == v.CanaryInfo && !r.staleSent
 	}
-	r.Waiting, r.told = next, false
+	r.Waiting, r.staleSent = next, false
 	if s.put(k, r); !same {
 		s.feed.Send(func() api.Gate { return s.view(k, now) })
 	}

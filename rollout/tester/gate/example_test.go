@@ -17,7 +17,7 @@ func Example() {
 	defer gates.Close()
 	key := api.Key{Kind: api.KindGate, Namespace: "shop", Name: "checkout", Gate: api.DefaultGate}
 	check := func(checksum string) {
-		answer, err := gates.Check(key, gate.Visitor{Phase: "Waiting", Checksum: checksum})
+		answer, err := gates.Check(key, gate.CheckRequest{Phase: "Waiting", Checksum: checksum})
 		fmt.Println(checksum, answer.Open, err)
 	}
 	check("v2")

@@ -6,8 +6,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Fill simulates a full disk for the file of s, or one with room again.
-func (s *Store) Fill(full bool) {
+// SetDiskFull simulates a full disk for the file of s, or one with room again.
+func (s *Store) SetDiskFull(full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.file.DB.MaxSize, s.file.DB.AllocSize = 0, 1; full {
@@ -15,9 +15,9 @@ func (s *Store) Fill(full bool) {
 	}
 }
 
-// Doubt makes the next n writes return an error although they are in the file, as when the
+// FailAfterCommit makes the next n writes return an error although they are in the file, as when the
 // disk does not confirm the end of a write.
-func (s *Store) Doubt(n int) {
+func (s *Store) FailAfterCommit(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.file.Commit = func(do func(*bbolt.Tx) error) error {

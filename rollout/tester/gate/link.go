@@ -43,14 +43,14 @@ func (s *Store) Issue(k api.Key, ttl time.Duration, actor string) (approve, reje
 		err = cmp.Or(checkKey(k), checkText("actor", actor, maxPart))
 	}
 	if err == nil {
-		err = s.update(func(c *change) error {
+		err = s.update(func(c *stagedChange) error {
 			r := c.gates[k]
-			w := c.waits(r, c.now)
+			w := c.currentWait(r, c.now)
 			if w == nil || !r.refuses(w, c.now) {
 				return fmt.Errorf("%w: no revision is waiting at %s", ErrInvalid, k)
 			}
 			t.Checksum, t.Expires, t.Decision = w.Checksum, c.now.Add(ttl).Truncate(time.Second), r.Decision
-			c.note(k, api.Entry{Action: "link", Checksum: t.Checksum, Actor: actor, Reason: "good until " + t.Expires.Format(time.RFC3339)})
+			c.addEntry(k, api.Entry{Action: "link", Checksum: t.Checksum, Actor: actor, Reason: "good until " + t.Expires.Format(time.RFC3339)})
 			return nil
 		})
 	}
@@ -68,7 +68,7 @@ func (s *Store) Issue(k api.Key, ttl time.Duration, actor string) (approve, reje
 func (s *Store) Inspect(secret string) (Ticket, error) {
 	t, err := s.verify(secret)
 	if err == nil {
-		err = s.update(func(c *change) error { return c.good(t) })
+		err = s.update(func(c *stagedChange) error { return c.checkLink(t) })
 	}
 	return t, err
 }
@@ -87,10 +87,10 @@ func (s *Store) Redeem(secret, actor, reason string) (api.Gate, error) {
 	return s.decide(t.Action, t.Key, by, &t)
 }
 
-// good returns an error unless the link may be used now.
-func (c *change) good(t Ticket) error {
+// checkLink returns an error unless the link may be used now.
+func (c *stagedChange) checkLink(t Ticket) error {
 	r := c.gates[t.Key]
-	w := c.waits(r, c.now)
+	w := c.currentWait(r, c.now)
 	switch {
 	case r.Decision != t.Decision:
 		return fmt.Errorf("%w: it was used, or there was another decision", ErrLink)
@@ -106,10 +106,10 @@ func (c *change) good(t Ticket) error {
 // this store.
 func (s *Store) sign(t Ticket) string {
 	text, _ := json.Marshal(t) // texts, numbers and a time of this century always marshal
-	return base64.RawURLEncoding.EncodeToString(append(text, s.proof(text)...))
+	return base64.RawURLEncoding.EncodeToString(append(text, s.mac(text)...))
 }
 
-func (s *Store) proof(text []byte) []byte {
+func (s *Store) mac(text []byte) []byte {
 	h := hmac.New(sha256.New, s.secret)
 	h.Write(text)
 	return h.Sum(nil)
@@ -121,7 +121,7 @@ func (s *Store) verify(secret string) (t Ticket, err error) {
 	text, wrong := base64.RawURLEncoding.Strict().DecodeString(secret[:min(len(secret), maxLink)])
 	cut := max(0, len(text)-sha256.Size)
 	switch {
-	case wrong != nil || !hmac.Equal(text[cut:], s.proof(text[:cut])):
+	case wrong != nil || !hmac.Equal(text[cut:], s.mac(text[:cut])):
 		err = fmt.Errorf("%w: it is damaged, or another test runner made it", ErrLink)
 	case json.Unmarshal(text[:cut], &t) != nil:
 		err = fmt.Errorf("%w: another version made it", ErrLink)

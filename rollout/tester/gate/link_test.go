@@ -20,8 +20,8 @@ func issue(t *testing.T, b *gate.Store, ttl time.Duration) (approve, reject stri
 	return approve, reject
 }
 
-// dead checks that a link does not work, for a reason.
-func dead(t *testing.T, b *gate.Store, secret, reason string) {
+// checkInvalidLink checks that a link does not work, for a reason.
+func checkInvalidLink(t *testing.T, b *gate.Store, secret, reason string) {
 	t.Helper()
 	before := b.Gate(key)
 	_, err := b.Inspect(secret)
@@ -66,26 +66,26 @@ func TestLinks(t *testing.T) {
 	}
 	testenv.Equal(t, check(b, key, "b")+check(b, key, "a"), "nopass", "checks")
 	for _, secret := range []string{approve, reject, again} {
-		dead(t, b, secret, "was used")
+		checkInvalidLink(t, b, secret, "was used")
 	}
 	b.Close()
 	b = open(t, c)
-	dead(t, b, approve, "was used")
+	checkInvalidLink(t, b, approve, "was used")
 
 	check(b, key, "b")
 	_, reject = issue(t, b, 0)
-	if g, err := b.Redeem(reject, "bob", ""); err != nil || g.Open || check(b, undo, "a") != "no" || check(b, undo, "b") != "pass" {
+	if g, err := b.Redeem(reject, "bob", ""); err != nil || g.Open || check(b, rollbackKey, "a") != "no" || check(b, rollbackKey, "b") != "pass" {
 		t.Errorf("reject: %v %v", g, err)
 	}
-	dead(t, b, reject, "was used")
+	checkInvalidLink(t, b, reject, "was used")
 
 	check(b, key, "c")
 	approve, _ = issue(t, b, 0)
 	check(b, key, "d")
-	dead(t, b, approve, "another revision waits")
+	checkInvalidLink(t, b, approve, "another revision waits")
 	check(b, key, "c")
 	b.Change("close", key, api.Change{})
-	dead(t, b, approve, "there was another decision")
+	checkInvalidLink(t, b, approve, "there was another decision")
 	if e := b.Audit(api.Filter{Limit: 2}, nil); e[1].Action != "link" || e[1].Actor != "me" || e[1].Checksum != "c" {
 		t.Errorf("audit: %v", e)
 	}
@@ -97,7 +97,7 @@ func TestLinks(t *testing.T) {
 	}
 	approve, _ = issue(t, b, 0)
 	b.EndWaits(key.Namespace, key.Name, api.Key{})
-	dead(t, b, approve, "no revision is waiting")
+	checkInvalidLink(t, b, approve, "no revision is waiting")
 }
 
 // TestLinkTime shows that links expire.
@@ -111,8 +111,8 @@ func TestLinkTime(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
-		dead(t, b, approve, "its time was over")
-		dead(t, b, reject, "its time was over")
+		checkInvalidLink(t, b, approve, "its time was over")
+		checkInvalidLink(t, b, reject, "its time was over")
 		for _, ttl := range []time.Duration{-1, time.Millisecond, 7*24*time.Hour + 1} {
 			if _, _, _, err := b.Issue(key, ttl, ""); !errors.Is(err, gate.ErrInvalid) {
 				t.Errorf("%s: %v", ttl, err)
@@ -132,12 +132,12 @@ func TestLinkForgery(t *testing.T) {
 	for i := range raw {
 		forged := append([]byte(nil), raw...)
 		forged[i] ^= 1
-		dead(t, b, base64.RawURLEncoding.EncodeToString(forged), "damaged")
+		checkInvalidLink(t, b, base64.RawURLEncoding.EncodeToString(forged), "damaged")
 	}
 	for _, secret := range []string{"", "x", approve[:40], approve + "A", approve + "=", " " + approve, reject + approve, strings.Repeat("A", 5000)} {
-		dead(t, b, secret, "damaged")
+		checkInvalidLink(t, b, secret, "damaged")
 	}
-	dead(t, other, approve, "another test runner")
+	checkInvalidLink(t, other, approve, "another test runner")
 	if _, err := b.Redeem(approve, "a\nb", ""); !errors.Is(err, gate.ErrInvalid) {
 		t.Errorf("actor: %v", err)
 	}

@@ -100,21 +100,21 @@ const (
 
 // A Store holds the gates of one test runner. Its methods may be called concurrently.
 type Store struct {
-	config Config
-	file   *store.File // nil: in memory
-	secret []byte      // key that signs links
-	feed   store.Feed[api.Gate]
-	stop   context.CancelFunc
-	clock  sync.WaitGroup
+	config     Config
+	file       *store.File // nil: in memory
+	secret     []byte      // key that signs links
+	feed       store.Feed[api.Gate]
+	stop       context.CancelFunc
+	background sync.WaitGroup
 
-	mu      sync.Mutex // guards the fields below; held while a change is written
-	closed  bool
-	trouble error // error of the last write, or nil
-	gates   map[api.Key]record
-	dirty   map[api.Key]bool // gates that may differ in the file
-	trail   []api.Entry
-	next    uint64 // number of the next entry
-	tried   uint64 // number after the last entry of a failed write; 0 for none
+	mu        sync.Mutex // guards the fields below; held while a change is written
+	closed    bool
+	writeErr  error // error of the last write, or nil
+	gates     map[api.Key]record
+	dirty     map[api.Key]bool // gates that may differ in the file
+	trail     []api.Entry
+	next      uint64 // number of the next entry
+	failedEnd uint64 // number after the last entry of a failed write; 0 for none
 }
 
 // Open opens a store, which the caller must close. The error wraps [ErrInUse] if another
@@ -126,13 +126,13 @@ func Open(c Config) (*Store, error) {
 	s := &Store{config: c, gates: map[api.Key]record{}, dirty: map[api.Key]bool{}, next: 1, secret: make([]byte, secretSize)}
 	rand.Read(s.secret)
 	if c.Dir != "" {
-		if err := s.read(); err != nil {
+		if err := s.openFile(); err != nil {
 			return nil, err
 		}
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	s.clock.Go(func() {
+	s.background.Go(func() {
 		ticker := time.NewTicker(tickEvery)
 		defer ticker.Stop()
 		for ctx.Err() == nil {
@@ -150,14 +150,14 @@ func Open(c Config) (*Store, error) {
 // already.
 func (s *Store) Close() error {
 	s.stop()
-	s.clock.Wait()
+	s.background.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil
 	}
 	s.closed = true
-	err := s.write(&change{})
+	err := s.write(&stagedChange{})
 	s.feed.Close()
 	return errors.Join(err, s.file.Close())
 }
@@ -170,7 +170,7 @@ func (s *Store) Ready() error {
 	if s.closed {
 		return ErrClosed
 	}
-	return s.trouble
+	return s.writeErr
 }
 
 // Gate returns one gate. An unknown or invalid key is a closed gate.
@@ -198,7 +198,7 @@ func (s *Store) List(f api.Filter) []api.Gate {
 		}
 	}
 	s.mu.Unlock()
-	slices.SortFunc(gates, func(x, y api.Gate) int { return strings.Compare(stored(x.Key), stored(y.Key)) })
+	slices.SortFunc(gates, func(x, y api.Gate) int { return strings.Compare(encodeKey(x.Key), encodeKey(y.Key)) })
 	return gates
 }
 
@@ -234,9 +234,9 @@ func (s *Store) Watch(ctx context.Context) <-chan *api.Gate { return s.feed.Watc
 
 // view returns the state of a gate at a time.
 func (s *Store) view(k api.Key, now time.Time) api.Gate {
-	r := s.gates[k].at(now)
+	r := s.gates[k].stateAt(now)
 	r.Key = k
-	w := s.waits(r, now)
+	w := s.currentWait(r, now)
 	if r.Waiting = nil; w != nil && k.Kind == api.KindGate && r.refuses(w, now) {
 		waiting := *w
 		waiting.Stale = r.stale(w, now)
@@ -245,9 +245,9 @@ func (s *Store) view(k api.Key, now time.Time) api.Gate {
 	return r.Gate
 }
 
-// waits returns the last refused check of a gate or a rollback switch, or nil if there was
+// currentWait returns the last refused check of a gate or a rollback switch, or nil if there was
 // none within the idle time.
-func (s *Store) waits(r record, now time.Time) *api.Waiting {
+func (s *Store) currentWait(r record, now time.Time) *api.Waiting {
 	if r.Waiting != nil && now.Sub(r.Waiting.Last) > s.config.Idle {
 		return nil
 	}
@@ -271,25 +271,25 @@ func (s *Store) endWait(k api.Key, now time.Time) {
 	s.feed.Send(func() api.Gate { return s.view(k, now) })
 }
 
-// room reports whether a gate is known, or fewer than most gates are.
-func (s *Store) room(k api.Key, most int) bool { return s.gates[k].known() || len(s.gates) < most }
+// canRecord reports whether a gate is known, or fewer than most gates are.
+func (s *Store) canRecord(k api.Key, most int) bool { return s.gates[k].known() || len(s.gates) < most }
 
 // tick closes expired openings, ends idle waits, tells watchers of stale waits, and
 // forgets gates that were closed long ago.
-func (s *Store) tick(c *change) error {
+func (s *Store) tick(c *stagedChange) error {
 	for k, r := range s.gates {
 		switch w := r.Waiting; {
 		case w == nil:
-		case s.waits(r, c.now) == nil:
+		case s.currentWait(r, c.now) == nil:
 			s.endWait(k, c.now)
 			r.Waiting = nil
-		case !r.told && r.stale(w, c.now):
-			r.told = true
+		case !r.staleSent && r.stale(w, c.now):
+			r.staleSent = true
 			s.gates[k] = r
 			s.feed.Send(func() api.Gate { return s.view(k, c.now) })
 		}
-		if r.over(c.now) {
-			c.set(k, r.at(c.now), api.Entry{Action: "expire", Mode: r.Mode, Checksum: r.Checksum, Reason: "its time was over at " + r.Expires.Format(time.RFC3339)})
+		if r.expired(c.now) {
+			c.set(k, r.stateAt(c.now), api.Entry{Action: "expire", Mode: r.Mode, Checksum: r.Checksum, Reason: "its time was over at " + r.Expires.Format(time.RFC3339)})
 		} else if !r.Open && r.Waiting == nil && c.now.Sub(r.Changed) > keepClosed {
 			c.records[k] = record{}
 		}
@@ -297,25 +297,25 @@ func (s *Store) tick(c *change) error {
 	return nil
 }
 
-// update calls decide and writes the change that it makes. The change becomes visible when
+// update calls decide and writes the staged change that it makes. The change becomes visible when
 // it is on disk. If it cannot be written, nothing has changed.
-func (s *Store) update(decide func(*change) error) error {
+func (s *Store) update(decide func(*stagedChange) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return ErrClosed
 	}
-	c := &change{Store: s, now: time.Now().UTC().Round(0), records: map[api.Key]record{}}
+	c := &stagedChange{Store: s, now: time.Now().UTC().Round(0), records: map[api.Key]record{}}
 	if err := decide(c); err != nil {
 		return err
 	}
 	return s.write(c)
 }
 
-// write writes a change and all dirty gates in one transaction, and then makes the
+// write writes a staged change and all dirty gates in one transaction, and then makes the
 // change visible.
-func (s *Store) write(c *change) error {
-	if len(c.records)+len(c.entries)+len(s.dirty) == 0 && s.trouble == nil {
+func (s *Store) write(c *stagedChange) error {
+	if len(c.records)+len(c.entries)+len(s.dirty) == 0 && s.writeErr == nil {
 		return nil
 	}
 	for k := range c.records {
@@ -330,28 +330,28 @@ func (s *Store) write(c *change) error {
 		if !changed {
 			r = s.gates[k]
 		}
-		w := store.Write{Bucket: bucketGates, Key: []byte(stored(k))}
+		w := store.Write{Bucket: bucketGates, Key: []byte(encodeKey(k))}
 		if r.known() {
 			w.Value = r
 		}
 		writes = append(writes, w)
 	}
 	for _, e := range c.entries {
-		writes = append(writes, store.Write{Bucket: bucketAudit, Key: number(e.ID), Value: e})
+		writes = append(writes, store.Write{Bucket: bucketAudit, Key: encodeID(e.ID), Value: e})
 	}
-	for id := end; id < s.tried; id++ {
-		writes = append(writes, store.Write{Bucket: bucketAudit, Key: number(id)})
+	for id := end; id < s.failedEnd; id++ {
+		writes = append(writes, store.Write{Bucket: bucketAudit, Key: encodeID(id)})
 	}
 	for _, e := range trail[:old] {
-		writes = append(writes, store.Write{Bucket: bucketAudit, Key: number(e.ID)})
+		writes = append(writes, store.Write{Bucket: bucketAudit, Key: encodeID(e.ID)})
 	}
 	err := s.file.Write(writes)
 	if err != nil {
-		s.trouble = fmt.Errorf("gates in %s: %w", filepath.Join(s.config.Dir, file), err)
-		s.tried = max(s.tried, end)
-		return s.trouble
+		s.writeErr = fmt.Errorf("gates in %s: %w", filepath.Join(s.config.Dir, file), err)
+		s.failedEnd = max(s.failedEnd, end)
+		return s.writeErr
 	}
-	s.trouble, s.tried, s.next = nil, 0, end
+	s.writeErr, s.failedEnd, s.next = nil, 0, end
 	s.trail = slices.Delete(trail, 0, old)
 	for k, r := range c.records {
 		s.put(k, r)
@@ -361,16 +361,16 @@ func (s *Store) write(c *change) error {
 	return nil
 }
 
-func number(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
+func encodeID(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
 
-// stored returns the key in the file: its parts, which have no control characters,
+// encodeKey returns the key in the file: its parts, which have no control characters,
 // with zero bytes between them. It sorts as the parts do.
-func stored(k api.Key) string {
+func encodeKey(k api.Key) string {
 	return string(k.Kind) + "\x00" + k.Namespace + "\x00" + k.Name + "\x00" + k.Gate
 }
 
-// read opens the file and fills the store from it.
-func (s *Store) read() (err error) {
+// openFile opens the file and fills the store from it.
+func (s *Store) openFile() (err error) {
 	path := filepath.Join(s.config.Dir, file)
 	meta := map[string]string{}
 	s.file, err = store.Open(s.config.Dir, file, []string{bucketMeta, bucketGates, bucketAudit}, func(bucket string, key, value []byte) error {
@@ -409,7 +409,7 @@ func (s *Store) load(meta map[string]string, bucket, key string, value []byte) e
 	case bucketAudit:
 		var e api.Entry
 		err := json.Unmarshal(value, &e)
-		if err == nil && key != string(number(e.ID)) {
+		if err == nil && key != string(encodeID(e.ID)) {
 			err = errors.New("its number is another")
 		}
 		s.trail, s.next = append(s.trail, e), e.ID+1

@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	key  = api.Key{Kind: api.KindGate, Namespace: "prod", Name: "web", Gate: "default"}
-	undo = api.Key{Kind: api.KindRollback, Namespace: "prod", Name: "web", Gate: "default"}
+	key         = api.Key{Kind: api.KindGate, Namespace: "prod", Name: "web", Gate: "default"}
+	rollbackKey = api.Key{Kind: api.KindRollback, Namespace: "prod", Name: "web", Gate: "default"}
 )
 
 func open(t *testing.T, c gate.Config) *gate.Store {
@@ -27,7 +27,7 @@ func open(t *testing.T, c gate.Config) *gate.Store {
 
 // check checks a gate and returns "pass", "no" or the text of the error.
 func check(b *gate.Store, k api.Key, checksum string) string {
-	answer, err := b.Check(k, gate.Visitor{Phase: "Waiting", Checksum: checksum})
+	answer, err := b.Check(k, gate.CheckRequest{Phase: "Waiting", Checksum: checksum})
 	switch {
 	case err != nil:
 		return err.Error()
@@ -102,12 +102,15 @@ func TestInvalid(t *testing.T) {
 			return err
 		},
 		"gate: ": func() error {
-			_, err := b.Check(with(func(k *api.Key) { k.Gate = "a\x00b" }), gate.Visitor{})
+			_, err := b.Check(with(func(k *api.Key) { k.Gate = "a\x00b" }), gate.CheckRequest{})
 			return err
 		},
-		"gate: \"..\"":                func() error { _, err := b.Check(with(func(k *api.Key) { k.Gate = ".." }), gate.Visitor{}); return err },
-		"phase: ":                     func() error { _, err := b.Check(key, gate.Visitor{Phase: strings.Repeat("x", 300)}); return err },
-		"checksum: it has":            func() error { _, err := b.Check(key, gate.Visitor{Checksum: "\x1b[2J"}); return err },
+		"gate: \"..\"": func() error {
+			_, err := b.Check(with(func(k *api.Key) { k.Gate = ".." }), gate.CheckRequest{})
+			return err
+		},
+		"phase: ":                     func() error { _, err := b.Check(key, gate.CheckRequest{Phase: strings.Repeat("x", 300)}); return err },
+		"checksum: it has":            func() error { _, err := b.Check(key, gate.CheckRequest{Checksum: "\x1b[2J"}); return err },
 		"mode: \"once\"":              func() error { _, err := b.Change("open", key, api.Change{Mode: "once"}); return err },
 		"checksum: no revision waits": func() error { _, err := b.Change("open", key, api.Change{Mode: api.Bound}); return err },
 		"checksum: it requires": func() error {
@@ -123,7 +126,7 @@ func TestInvalid(t *testing.T) {
 			return err
 		},
 		"checksum: no revision is waiting": func() error { _, err := b.Change("reject", key, api.Change{}); return err },
-		"kind: a rollback":                 func() error { _, err := b.Change("reject", undo, api.Change{Checksum: "a"}); return err },
+		"kind: a rollback":                 func() error { _, err := b.Change("reject", rollbackKey, api.Change{Checksum: "a"}); return err },
 	} {
 		err := do()
 		if !errors.Is(err, gate.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\x1b\n\x00") {
@@ -179,7 +182,7 @@ func TestReject(t *testing.T) {
 		t.Errorf("who is rejected waits: %v", g.Waiting)
 	}
 	for sum, want := range map[string]string{"a": "pass", "b": "no", "": "no"} {
-		testenv.Equal(t, check(b, undo, sum), want, "rollback of %q", sum)
+		testenv.Equal(t, check(b, rollbackKey, sum), want, "rollback of %q", sum)
 	}
 	var actions []string
 	for _, e := range b.Audit(api.Filter{}, nil) {
@@ -193,7 +196,7 @@ func TestReject(t *testing.T) {
 	if _, err := b.Change("reject", key, api.Change{}); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Equal(t, check(b, undo, "")+check(b, undo, ""), "passno", "rollback without checksum")
+	testenv.Equal(t, check(b, rollbackKey, "")+check(b, rollbackKey, ""), "passno", "rollback without checksum")
 }
 
 // TestAudit pages through the audit trail, which is bounded and survives the process.

@@ -45,7 +45,7 @@ func TestWaiting(t *testing.T) {
 		check(b, key, "a")
 		waits("a Waiting since 0s last 30s")
 		time.Sleep(50 * time.Second)
-		b.Check(key, gate.Visitor{Phase: "Progressing", Checksum: "a"})
+		b.Check(key, gate.CheckRequest{Phase: "Progressing", Checksum: "a"})
 		waits("a Progressing since 0s last 1m20s")
 		time.Sleep(500 * time.Millisecond)
 		must(t, b.Close())
@@ -72,8 +72,8 @@ func TestWaiting(t *testing.T) {
 		waits("nobody") // its checks stopped
 		check(b, key, "c")
 		waits("c Waiting since 2m22s last 2m22s")
-		check(b, undo, "c")
-		if g := b.Gate(undo); g.Waiting != nil {
+		check(b, rollbackKey, "c")
+		if g := b.Gate(rollbackKey); g.Waiting != nil {
 			t.Errorf("waits for a rollback: %v", g)
 		}
 		b.Close()
@@ -94,7 +94,7 @@ func TestTTL(t *testing.T) {
 		if err != nil || !g.Expires.Equal(start.Add(90*time.Second)) {
 			t.Fatalf("%v %v", g, err)
 		}
-		b.Change("open", undo, api.Change{TTL: "1h"})
+		b.Change("open", rollbackKey, api.Change{TTL: "1h"})
 		<-changes
 		<-changes
 		time.Sleep(89 * time.Second)
@@ -112,20 +112,20 @@ func TestTTL(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		b = open(t, gate.Config{Dir: dir})
-		testenv.Equal(t, check(b, undo, "a"), "no", "after a restart")
+		testenv.Equal(t, check(b, rollbackKey, "a"), "no", "after a restart")
 		synctest.Wait()
-		if e := b.Audit(api.Filter{}, nil)[0]; e.Action != "expire" || e.Key != undo {
+		if e := b.Audit(api.Filter{}, nil)[0]; e.Action != "expire" || e.Key != rollbackKey {
 			t.Errorf("audit after a restart: %v", e)
 		}
 	})
 }
 
-// TestFade shows that closed gates are forgotten after a week.
-func TestFade(t *testing.T) {
+// TestClosedGatesAreForgotten shows that closed gates are forgotten after a week.
+func TestClosedGatesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, gate.Config{Dir: t.TempDir()})
 		b.Change("close", key, api.Change{})
-		b.Change("open", undo, api.Change{})
+		b.Change("open", rollbackKey, api.Change{})
 		time.Sleep(6 * 24 * time.Hour)
 		testenv.Equal(t, len(b.List(api.Filter{})), 2)
 		time.Sleep(2 * 24 * time.Hour)

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/remote"
 )
 
-var workflow = map[string]string{
+var concordHTTPSMetadata = map[string]string{
 	"server": "https://concord.example/base", "org": "shop", "project": "checkout", "repo": "tests", "entrypoint": "smoke",
 	"apiKeyPath": "concord", "endpoint": "http://checkout-canary.shop/?a=b&c=ü", "arguments.user": "tester", "arguments.a": "1", "type": "concord", "other": "x",
 }
@@ -36,11 +36,11 @@ func runProcess(t *testing.T, ctx context.Context, s *remote.Servers, metadata m
 	testenv.Equal(t, secrets, []string{apiKey}, "%d secrets to mask", len(secrets))
 	var out bytes.Buffer
 	err = task.Run(ctx, &out)
-	silent(t, out.String(), fmt.Sprint(err))
+	checkNoSecrets(t, out.String(), fmt.Sprint(err))
 	return out.String(), err
 }
 
-var plain = with(workflow, "server", "http://concord.example/base")
+var concordMetadata = with(concordHTTPSMetadata, "server", "http://concord.example/base")
 
 func TestConcordEnds(t *testing.T) {
 	for _, c := range []struct {
@@ -54,11 +54,11 @@ func TestConcordEnds(t *testing.T) {
 	} {
 		t.Run(c.states[len(c.states)-1], func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n, s := world(t)
+				n, s := testServers(t)
 				concord := newConcord(c.states...)
 				n.serve(t, publicIP+":80", concord)
 				began := time.Now()
-				out, err := runProcess(t, t.Context(), s, with(plain, "pollTimeout", "1m"))
+				out, err := runProcess(t, t.Context(), s, with(concordMetadata, "pollTimeout", "1m"))
 				testenv.Equal(t, text(err), c.want, "error")
 				if took, want := time.Since(began), time.Duration(len(c.states))*5*time.Second; took != want {
 					t.Errorf("it took %s, want %s: the default interval is 5 s", took, want)
@@ -99,11 +99,11 @@ func TestConcordTimeout(t *testing.T) {
 		{"1m", "1500ms", 1500 * time.Millisecond, "concord process timed out, after 1.5 seconds"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			n, s := world(t)
+			n, s := testServers(t)
 			concord := newConcord("RUNNING")
 			n.serve(t, publicIP+":80", concord)
 			began := time.Now()
-			out, err := runProcess(t, t.Context(), s, with(plain, "pollInterval", c.interval, "pollTimeout", c.timeout))
+			out, err := runProcess(t, t.Context(), s, with(concordMetadata, "pollInterval", c.interval, "pollTimeout", c.timeout))
 			if took := time.Since(began); took != c.after || text(err) != c.want {
 				t.Errorf("%q after %s, want %q after %s", text(err), took, c.want, c.after)
 			}
@@ -115,12 +115,12 @@ func TestConcordTimeout(t *testing.T) {
 }
 
 // S-40 as well: an interval longer than the timeout does not hide the end of the process.
-func TestConcordAskedOnceMore(t *testing.T) {
+func TestConcordFinalPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, s := world(t)
+		n, s := testServers(t)
 		concord := newConcord("FINISHED")
 		n.serve(t, publicIP+":80", concord)
-		if _, err := runProcess(t, t.Context(), s, with(plain, "pollInterval", "60", "pollTimeout", "10")); err != nil || concord.Cancelled() != nil {
+		if _, err := runProcess(t, t.Context(), s, with(concordMetadata, "pollInterval", "60", "pollTimeout", "10")); err != nil || concord.Cancelled() != nil {
 			t.Errorf("%v, cancelled %v", err, concord.Cancelled())
 		}
 	})
@@ -128,12 +128,12 @@ func TestConcordAskedOnceMore(t *testing.T) {
 
 func TestConcordCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, s := world(t)
+		n, s := testServers(t)
 		concord := newConcord("RUNNING")
 		n.serve(t, publicIP+":80", concord)
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 12*time.Second, errors.New("told to end"))
 		defer cancel()
-		_, err := runProcess(t, ctx, s, plain)
+		_, err := runProcess(t, ctx, s, concordMetadata)
 		if got := text(err); got != "concord instanceID: "+instance+": told to end" || !slices.Equal(concord.Cancelled(), []string{instance}) {
 			t.Errorf("error %q, cancelled %v", got, concord.Cancelled())
 		}
@@ -141,7 +141,7 @@ func TestConcordCancelled(t *testing.T) {
 }
 
 func TestConcordMetadata(t *testing.T) {
-	_, s := world(t)
+	_, s := testServers(t)
 	required := func(key string) string { return "`" + key + "` is required with type concord" }
 	for _, c := range []struct {
 		name string
@@ -149,19 +149,19 @@ func TestConcordMetadata(t *testing.T) {
 		want string
 	}{
 		{"nothing", nil, required("server")},
-		{"org", with(plain, "org", "-", "project", ""), required("org")},
-		{"project", with(plain, "project", " ", "repo", "-"), required("project")},
-		{"repo", with(plain, "repo", "-", "entrypoint", "-"), required("repo")},
-		{"entrypoint", with(plain, "entrypoint", "-", "apiKeyPath", "-"), required("entrypoint")},
-		{"apiKeyPath", with(plain, "apiKeyPath", "-", "endpoint", "-"), required("apiKeyPath")},
-		{"no such key", with(plain, "apiKeyPath", "nobody", "endpoint", "-"), "`apiKeyPath` file doesn't exist nobody"},
-		{"no such file", with(plain, "apiKeyPath", "/etc/passwd"), "`apiKeyPath` file doesn't exist /etc/passwd"},
-		{"endpoint", with(plain, "endpoint", "-", "pollInterval", "x"), required("endpoint")},
-		{"interval", with(plain, "pollInterval", "x", "pollTimeout", "x"), "`pollInterval`: \"x\" is no time span: want seconds such as 90, or a duration such as 1m30s"},
-		{"interval 0", with(plain, "pollInterval", "0"), "`pollInterval`: \"0\" is out of range: want more than 0 and at most 365 days"}, // S-44
-		{"timeout", with(plain, "pollTimeout", "-1", "arguments.endpoint", "x"), "`pollTimeout`: \"-1\" is no time span: want seconds such as 90, or a duration such as 1m30s"},
-		{"arguments.endpoint", with(plain, "arguments.endpoint", ""), "`arguments.endpoint` is not for metadata to set: use `endpoint`"},
-		{"other host", with(plain, "server", "http://other.example"), "`server`: host other.example is not one that may be asked: see --hosts"},
+		{"org", with(concordMetadata, "org", "-", "project", ""), required("org")},
+		{"project", with(concordMetadata, "project", " ", "repo", "-"), required("project")},
+		{"repo", with(concordMetadata, "repo", "-", "entrypoint", "-"), required("repo")},
+		{"entrypoint", with(concordMetadata, "entrypoint", "-", "apiKeyPath", "-"), required("entrypoint")},
+		{"apiKeyPath", with(concordMetadata, "apiKeyPath", "-", "endpoint", "-"), required("apiKeyPath")},
+		{"no such key", with(concordMetadata, "apiKeyPath", "nobody", "endpoint", "-"), "`apiKeyPath` file doesn't exist nobody"},
+		{"no such file", with(concordMetadata, "apiKeyPath", "/etc/passwd"), "`apiKeyPath` file doesn't exist /etc/passwd"},
+		{"endpoint", with(concordMetadata, "endpoint", "-", "pollInterval", "x"), required("endpoint")},
+		{"interval", with(concordMetadata, "pollInterval", "x", "pollTimeout", "x"), "`pollInterval`: \"x\" is no time span: want seconds such as 90, or a duration such as 1m30s"},
+		{"interval 0", with(concordMetadata, "pollInterval", "0"), "`pollInterval`: \"0\" is out of range: want more than 0 and at most 365 days"}, // S-44
+		{"timeout", with(concordMetadata, "pollTimeout", "-1", "arguments.endpoint", "x"), "`pollTimeout`: \"-1\" is no time span: want seconds such as 90, or a duration such as 1m30s"},
+		{"arguments.endpoint", with(concordMetadata, "arguments.endpoint", ""), "`arguments.endpoint` is not for metadata to set: use `endpoint`"},
+		{"other host", with(concordMetadata, "server", "http://other.example"), "`server`: host other.example is not one that may be asked: see --hosts"},
 	} {
 		task, _, err := s.Concord(c.m)
 		if text(err) != c.want || task != nil {
@@ -169,20 +169,20 @@ func TestConcordMetadata(t *testing.T) {
 		}
 	}
 	s.ProcessURL = "http://concord.example/base"
-	if _, _, err := s.Concord(with(plain, "server", "-")); err != nil {
+	if _, _, err := s.Concord(with(concordMetadata, "server", "-")); err != nil {
 		t.Errorf("with a configured server: %v", err)
 	}
 	s.Keys = ""
-	if _, _, err := s.Concord(plain); text(err) != "`apiKeyPath`: there is no directory of keys: see --keys" {
+	if _, _, err := s.Concord(concordMetadata); text(err) != "`apiKeyPath`: there is no directory of keys: see --keys" {
 		t.Errorf("without a directory of keys: %v", err)
 	}
 }
 
 // S-42: white space around the key is ignored. So are unknown states and temporary
 // failures.
-func TestConcordBears(t *testing.T) {
+func TestConcordToleratesFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, s := world(t)
+		n, s := testServers(t)
 		concord := newConcord("RUNNING", "A\x1b[31mNEW\u0000STATE", "FINISHED")
 		questions := 0
 		n.serve(t, publicIP+":80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -195,7 +195,7 @@ func TestConcordBears(t *testing.T) {
 			}
 			concord.ServeHTTP(w, r)
 		}))
-		out, err := runProcess(t, t.Context(), s, with(plain, "pollTimeout", "10m"))
+		out, err := runProcess(t, t.Context(), s, with(concordMetadata, "pollTimeout", "10m"))
 		if err != nil {
 			t.Error(err)
 		}

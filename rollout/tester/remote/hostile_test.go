@@ -13,9 +13,9 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// answering returns a handler that serves requests with a method and an ending of the path
+// intercept returns a handler that serves requests with a method and an ending of the path
 // by answer, and all others by next.
-func answering(next http.Handler, method, ending string, answer http.HandlerFunc) http.Handler {
+func intercept(next http.Handler, method, ending string, answer http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == method && strings.HasSuffix(r.URL.Path, ending) {
 			answer(w, r)
@@ -25,7 +25,7 @@ func answering(next http.Handler, method, ending string, answer http.HandlerFunc
 	})
 }
 
-func saying(status int, kind, body string) http.HandlerFunc {
+func respond(status int, kind, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", kind)
 		w.WriteHeader(status)
@@ -45,37 +45,37 @@ func TestNGrinderStartAnswers(t *testing.T) {
 		answer http.HandlerFunc
 		want   string
 	}{
-		{"no id", saying(200, json, `{}`), noNumber},
-		{"null", saying(200, json, `{"id": null}`), noNumber},
-		{"text", saying(200, json, `{"id": "5"}`), noNumber},
-		{"path", saying(200, json, `{"id": "../../admin"}`), noNumber},
-		{"negative", saying(200, json, `{"id": -5}`), noNumber},
-		{"zero", saying(200, json, `{"id": 0}`), noNumber},
-		{"fraction", saying(200, json, `{"id": 5.5}`), noNumber},
-		{"too large", saying(200, json, `{"id": 1e300}`), noNumber},
-		{"overflow", saying(200, json, `{"id": 9223372036854775808}`), noNumber},
-		{"list", saying(200, json, `[{"id": 5}]`), noObject},
-		{"nothing", saying(200, json, ``), noObject},
-		{"page", saying(200, "text/html; charset=utf-8", `{"id": 5}`), noObject},
-		{"page of another type", saying(200, json, ` <!DOCTYPE html>`), noObject},
-		{"cut off", saying(200, json, `{"id": 5`), prefix + "the answer is no JSON of the form that was expected"},
-		{"deep", saying(200, json, `{"id":`+strings.Repeat("[", 20000)), prefix + "the answer is no JSON of the form that was expected"},
-		{"no success", saying(200, json, `{"success": false, "id": 5, "cause": "no \u001b[31magent\nis `+password+`"}`), prefix + "the server says that it did not succeed: no agent; is ***"},
-		{"no success, no cause", saying(200, json, `{"success": false, "cause": {}}`), prefix + `the server says that it did not succeed: {"success": false, "cause": {}}`},
-		{"huge", saying(200, json, `{"x": "`+strings.Repeat("x", 1<<20)+`"}`), prefix + at + "the answer is longer than 1 MiB"},
-		{"500", saying(500, json, `{"success": false, "cause": "out of agents"}`), prefix + at + "500 Internal Server Error: out of agents"},
-		{"500 cut in a secret", saying(500, "text/plain", "http://a/?q="+strings.Repeat("x", 1200-12-1-8)+" "+password), prefix + at + "500 Internal Server Error: http://a/?q=*** ***"},
-		{"500 page", saying(500, "text/html", `<html>`+password), prefix + at + "500 Internal Server Error"},
-		{"500 text", saying(500, "text/plain", strings.Repeat("ä", 4000)), prefix + at + "500 Internal Server Error: " + strings.Repeat("ä", 150) + "…"},
-		{"401", saying(401, json, ``), prefix + at + "401 Unauthorized"},
-		{"400 twice", func(w http.ResponseWriter, r *http.Request) { saying(400, json, `{"message": "`+r.Method+`"}`)(w, r) },
+		{"no id", respond(200, json, `{}`), noNumber},
+		{"null", respond(200, json, `{"id": null}`), noNumber},
+		{"text", respond(200, json, `{"id": "5"}`), noNumber},
+		{"path", respond(200, json, `{"id": "../../admin"}`), noNumber},
+		{"negative", respond(200, json, `{"id": -5}`), noNumber},
+		{"zero", respond(200, json, `{"id": 0}`), noNumber},
+		{"fraction", respond(200, json, `{"id": 5.5}`), noNumber},
+		{"too large", respond(200, json, `{"id": 1e300}`), noNumber},
+		{"overflow", respond(200, json, `{"id": 9223372036854775808}`), noNumber},
+		{"list", respond(200, json, `[{"id": 5}]`), noObject},
+		{"nothing", respond(200, json, ``), noObject},
+		{"page", respond(200, "text/html; charset=utf-8", `{"id": 5}`), noObject},
+		{"page of another type", respond(200, json, ` <!DOCTYPE html>`), noObject},
+		{"cut off", respond(200, json, `{"id": 5`), prefix + "the answer is no JSON of the form that was expected"},
+		{"deep", respond(200, json, `{"id":`+strings.Repeat("[", 20000)), prefix + "the answer is no JSON of the form that was expected"},
+		{"no success", respond(200, json, `{"success": false, "id": 5, "cause": "no \u001b[31magent\nis `+password+`"}`), prefix + "the server says that it did not succeed: no agent; is ***"},
+		{"no success, no cause", respond(200, json, `{"success": false, "cause": {}}`), prefix + `the server says that it did not succeed: {"success": false, "cause": {}}`},
+		{"huge", respond(200, json, `{"x": "`+strings.Repeat("x", 1<<20)+`"}`), prefix + at + "the answer is longer than 1 MiB"},
+		{"500", respond(500, json, `{"success": false, "cause": "out of agents"}`), prefix + at + "500 Internal Server Error: out of agents"},
+		{"500 cut in a secret", respond(500, "text/plain", "http://a/?q="+strings.Repeat("x", 1200-12-1-8)+" "+password), prefix + at + "500 Internal Server Error: http://a/?q=*** ***"},
+		{"500 page", respond(500, "text/html", `<html>`+password), prefix + at + "500 Internal Server Error"},
+		{"500 text", respond(500, "text/plain", strings.Repeat("ä", 4000)), prefix + at + "500 Internal Server Error: " + strings.Repeat("ä", 150) + "…"},
+		{"401", respond(401, json, ``), prefix + at + "401 Unauthorized"},
+		{"400 twice", func(w http.ResponseWriter, r *http.Request) { respond(400, json, `{"message": "`+r.Method+`"}`)(w, r) },
 			prefix + at + "400 Bad Request: POST; and then GET http://load.example:8080/ngrinder/perftest/api/27/clone_and_start: 400 Bad Request: GET"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n, s := world(t)
+				n, s := testServers(t)
 				n.serve(t, publicIP+":8080", c.answer)
-				out, err := runLoad(t, t.Context(), s, load)
+				out, err := runLoad(t, t.Context(), s, nGrinderMetadata)
 				if text(err) != c.want || out != "" {
 					t.Errorf("error %q\nwant  %q\noutput %q", text(err), c.want, out)
 				}
@@ -101,11 +101,11 @@ func TestNGrinderStatusAnswers(t *testing.T) {
 		{`{"success": false, "cause": "gone"}`, "the server says that it did not succeed: gone"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			n, s := world(t)
+			n, s := testServers(t)
 			grinder := newGrinder("TESTING")
-			n.serve(t, publicIP+":8080", answering(grinder, "GET", "/status", saying(200, "application/json", c.body)))
+			n.serve(t, publicIP+":8080", intercept(grinder, "GET", "/status", respond(200, "application/json", c.body)))
 			began := time.Now()
-			_, err := runLoad(t, t.Context(), s, load)
+			_, err := runLoad(t, t.Context(), s, nGrinderMetadata)
 			if got, want := text(err), "ngrinder: test 1001: given up after 61 failures in a row: "+c.want; got != want || !slices.Equal(grinder.Stopped(), []int64{1001}) {
 				t.Errorf("%s: error %q, want %q, stopped %v", c.body, got, want, grinder.Stopped())
 			}
@@ -114,9 +114,9 @@ func TestNGrinderStatusAnswers(t *testing.T) {
 	}
 	for _, body := range []string{`{"status": "FINISHED"}`, `{"status": [{"status_id": "FINISHED"}, 5]}`, `{"status": {"name": "FINISHED", "category": {}}, "message": 5}`} {
 		synctest.Test(t, func(t *testing.T) {
-			n, s := world(t)
-			n.serve(t, publicIP+":8080", answering(newGrinder("TESTING"), "GET", "/status", saying(200, "text/plain", body)))
-			if _, err := runLoad(t, t.Context(), s, load); err != nil {
+			n, s := testServers(t)
+			n.serve(t, publicIP+":8080", intercept(newGrinder("TESTING"), "GET", "/status", respond(200, "text/plain", body)))
+			if _, err := runLoad(t, t.Context(), s, nGrinderMetadata); err != nil {
 				t.Errorf("%s: %v", body, err)
 			}
 		})
@@ -127,13 +127,13 @@ func TestNGrinderStatusAnswers(t *testing.T) {
 func TestFinalRefusals(t *testing.T) {
 	for _, status := range []int{401, 403, 404} {
 		synctest.Test(t, func(t *testing.T) {
-			n, s := world(t)
+			n, s := testServers(t)
 			grinder, concord := newGrinder("TESTING"), newConcord("RUNNING")
-			n.serve(t, publicIP+":8080", answering(grinder, "GET", "/status", saying(status, "text/plain", "no")))
-			n.serve(t, publicIP+":80", answering(concord, "GET", "", saying(status, "text/plain", "no")))
+			n.serve(t, publicIP+":8080", intercept(grinder, "GET", "/status", respond(status, "text/plain", "no")))
+			n.serve(t, publicIP+":80", intercept(concord, "GET", "", respond(status, "text/plain", "no")))
 			began := time.Now()
-			_, loadErr := runLoad(t, t.Context(), s, load)
-			_, processErr := runProcess(t, t.Context(), s, plain)
+			_, loadErr := runLoad(t, t.Context(), s, nGrinderMetadata)
+			_, processErr := runProcess(t, t.Context(), s, concordMetadata)
 			what := fmt.Sprintf(": %d %s: no", status, http.StatusText(status))
 			if !strings.HasSuffix(text(loadErr), what) || !strings.HasSuffix(text(processErr), what) || time.Since(began) != 6*time.Second {
 				t.Errorf("%v; %v; after %s", loadErr, processErr, time.Since(began))
@@ -155,25 +155,25 @@ func TestConcordStartAnswers(t *testing.T) {
 		answer http.HandlerFunc
 		want   string
 	}{
-		{"no id", saying(200, json, `{"ok": true}`), noID},
-		{"empty", saying(200, json, `{"instanceId": "", "ok": true}`), noID},
-		{"number", saying(200, json, `{"instanceId": 5, "ok": true}`), noID},
-		{"path", saying(200, json, `{"instanceId": "../../secret", "ok": true}`), noID},
-		{"dots", saying(200, json, `{"instanceId": "..", "ok": true}`), noID},
-		{"query", saying(200, json, `{"instanceId": "a?b"}`), noID},
-		{"escape", saying(200, json, `{"instanceId": "a%2fb"}`), noID},
-		{"long", saying(200, json, `{"instanceId": "`+strings.Repeat("a", 129)+`"}`), noID},
-		{"not ok", saying(200, json, `{"instanceId": "a", "ok": false, "message": "no `+apiKey+`"}`), prefix + "the server says that it did not succeed: no ***"},
-		{"page", saying(200, "text/html", `<html>`), prefix + "the answer is no JSON object: is that the base URL of the server, and who may use it?"},
-		{"400", saying(400, json, `{"instanceId": null, "message": "Project not found: checkout", "details": "x"}`), prefix + "POST http://concord.example/base/api/v1/process: 400 Bad Request: Project not found: checkout"},
-		{"validation", saying(400, json, `[{"id": "x", "message": "must not be null"}]`), prefix + `POST http://concord.example/base/api/v1/process: 400 Bad Request: [{"id": "x", "message": "must not be null"}]`},
+		{"no id", respond(200, json, `{"ok": true}`), noID},
+		{"empty", respond(200, json, `{"instanceId": "", "ok": true}`), noID},
+		{"number", respond(200, json, `{"instanceId": 5, "ok": true}`), noID},
+		{"path", respond(200, json, `{"instanceId": "../../secret", "ok": true}`), noID},
+		{"dots", respond(200, json, `{"instanceId": "..", "ok": true}`), noID},
+		{"query", respond(200, json, `{"instanceId": "a?b"}`), noID},
+		{"escape", respond(200, json, `{"instanceId": "a%2fb"}`), noID},
+		{"long", respond(200, json, `{"instanceId": "`+strings.Repeat("a", 129)+`"}`), noID},
+		{"not ok", respond(200, json, `{"instanceId": "a", "ok": false, "message": "no `+apiKey+`"}`), prefix + "the server says that it did not succeed: no ***"},
+		{"page", respond(200, "text/html", `<html>`), prefix + "the answer is no JSON object: is that the base URL of the server, and who may use it?"},
+		{"400", respond(400, json, `{"instanceId": null, "message": "Project not found: checkout", "details": "x"}`), prefix + "POST http://concord.example/base/api/v1/process: 400 Bad Request: Project not found: checkout"},
+		{"validation", respond(400, json, `[{"id": "x", "message": "must not be null"}]`), prefix + `POST http://concord.example/base/api/v1/process: 400 Bad Request: [{"id": "x", "message": "must not be null"}]`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n, s := world(t)
+				n, s := testServers(t)
 				asked := 0
 				n.serve(t, publicIP+":80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked++; c.answer(w, r) }))
-				_, err := runProcess(t, t.Context(), s, plain)
+				_, err := runProcess(t, t.Context(), s, concordMetadata)
 				if text(err) != c.want || asked != 1 {
 					t.Errorf("error %q\nwant  %q\nafter %d requests", text(err), c.want, asked)
 				}
@@ -189,48 +189,48 @@ func TestStalls(t *testing.T) {
 		<-r.Context().Done()
 	}
 	synctest.Test(t, func(t *testing.T) {
-		n, s := world(t)
+		n, s := testServers(t)
 		n.serve(t, publicIP+":80", http.HandlerFunc(stall))
 		began := time.Now()
-		_, err := runProcess(t, t.Context(), s, plain)
+		_, err := runProcess(t, t.Context(), s, concordMetadata)
 		if text(err) != "concord: start a process: POST http://concord.example/base/api/v1/process: no answer within 1m0s" || time.Since(began) != time.Minute {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
 	})
 	synctest.Test(t, func(t *testing.T) { // in the middle of a body
-		n, s := world(t)
+		n, s := testServers(t)
 		n.serve(t, publicIP+":80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, "{")
 			w.(http.Flusher).Flush()
 			stall(w, r)
 		}))
-		_, err := runProcess(t, t.Context(), s, plain)
+		_, err := runProcess(t, t.Context(), s, concordMetadata)
 		if !strings.HasSuffix(text(err), ": no answer within 1m0s") {
 			t.Error(err)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) { // in answers about the state, and to the request to cancel
-		n, s := world(t)
+		n, s := testServers(t)
 		concord := newConcord("RUNNING")
-		n.serve(t, publicIP+":80", answering(answering(concord, "GET", "", stall), "DELETE", "", stall))
+		n.serve(t, publicIP+":80", intercept(intercept(concord, "GET", "", stall), "DELETE", "", stall))
 		began := time.Now()
-		out, err := runProcess(t, t.Context(), s, plain)
+		out, err := runProcess(t, t.Context(), s, concordMetadata)
 		if text(err) != "concord process timed out, after 30 seconds" || time.Since(began) != 50*time.Second || !strings.HasSuffix(out, ": no answer within 10s\n") {
 			t.Errorf("%v after %s, output %q", err, time.Since(began), out)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) { // an endless header, and then a closed connection
-		n, s := world(t)
+		n, s := testServers(t)
 		n.serve(t, publicIP+":80", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			for i := range 100 {
 				w.Header().Set(fmt.Sprintf("X-%d", i), strings.Repeat("x", 1<<10))
 			}
 		}))
-		if _, err := runProcess(t, t.Context(), s, plain); !strings.Contains(text(err), "server response headers exceeded") {
+		if _, err := runProcess(t, t.Context(), s, concordMetadata); !strings.Contains(text(err), "server response headers exceeded") {
 			t.Error(err)
 		}
 		n.serve(t, publicIP+":80", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
-		if _, err := runProcess(t, t.Context(), s, plain); !strings.HasSuffix(text(err), ": EOF") {
+		if _, err := runProcess(t, t.Context(), s, concordMetadata); !strings.HasSuffix(text(err), ": EOF") {
 			t.Error(err)
 		}
 	})
@@ -240,18 +240,18 @@ func TestStalls(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	for after, want := range map[string]time.Duration{"20": 20 * time.Second, "86400": time.Minute, "0": time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			n, s := world(t)
+			n, s := testServers(t)
 			asked := 0
-			n.serve(t, publicIP+":8080", answering(newGrinder("x"), "GET", "/status", func(w http.ResponseWriter, r *http.Request) {
+			n.serve(t, publicIP+":8080", intercept(newGrinder("x"), "GET", "/status", func(w http.ResponseWriter, r *http.Request) {
 				if asked++; asked == 1 {
 					w.Header().Set("Retry-After", after)
 					w.WriteHeader(http.StatusTooManyRequests)
 					return
 				}
-				saying(200, "", `{"status": "FINISHED"}`)(w, r)
+				respond(200, "", `{"status": "FINISHED"}`)(w, r)
 			}))
 			began := time.Now()
-			if _, err := runLoad(t, t.Context(), s, load); err != nil || time.Since(began) != time.Second+want {
+			if _, err := runLoad(t, t.Context(), s, nGrinderMetadata); err != nil || time.Since(began) != time.Second+want {
 				t.Errorf("Retry-After %s: %v after %s", after, err, time.Since(began))
 			}
 		})
@@ -259,31 +259,31 @@ func TestRetryAfter(t *testing.T) {
 }
 
 // A task gives up only after failures in a row, and at least three.
-func TestPatience(t *testing.T) {
+func TestPollFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, s := world(t)
+		n, s := testServers(t)
 		asked := 0
-		n.serve(t, publicIP+":8080", answering(newGrinder("x"), "GET", "/status", func(w http.ResponseWriter, r *http.Request) {
+		n.serve(t, publicIP+":8080", intercept(newGrinder("x"), "GET", "/status", func(w http.ResponseWriter, r *http.Request) {
 			asked++
 			switch {
 			case asked == 400:
-				saying(200, "", `{"status": "FINISHED"}`)(w, r)
+				respond(200, "", `{"status": "FINISHED"}`)(w, r)
 			case asked%40 == 0:
-				saying(200, "", `{"status": "TESTING"}`)(w, r)
+				respond(200, "", `{"status": "TESTING"}`)(w, r)
 			default:
 				w.WriteHeader(http.StatusBadGateway)
 			}
 		}))
-		out, err := runLoad(t, t.Context(), s, load)
+		out, err := runLoad(t, t.Context(), s, nGrinderMetadata)
 		if err != nil || strings.Count(out, "502") != 10 || strings.Count(out, "TESTING") != 1 {
 			t.Errorf("%v, output\n%s", err, out)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		n, s := world(t)
-		n.serve(t, publicIP+":8080", answering(newGrinder("x"), "GET", "/status", saying(500, "", "")))
+		n, s := testServers(t)
+		n.serve(t, publicIP+":8080", intercept(newGrinder("x"), "GET", "/status", respond(500, "", "")))
 		began := time.Now()
-		_, err := runLoad(t, t.Context(), s, with(load, "pollInterval", "10m"))
+		_, err := runLoad(t, t.Context(), s, with(nGrinderMetadata, "pollInterval", "10m"))
 		if !strings.Contains(text(err), "given up after 3 failures in a row") || time.Since(began) != 30*time.Minute {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}

@@ -16,9 +16,9 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/remote"
 )
 
-// An internet has servers at addresses, and names for addresses. Its connections are in
+// A memoryNetwork has servers at addresses, and names for addresses. Its connections are in
 // memory, so that time can pass in a synctest bubble.
-type internet struct {
+type memoryNetwork struct {
 	names map[string][]string // of addresses
 
 	mu      sync.Mutex
@@ -27,12 +27,12 @@ type internet struct {
 	open    int
 }
 
-func newInternet(names map[string][]string) *internet {
-	return &internet{names: names, servers: map[string]*listener{}}
+func newMemoryNetwork(names map[string][]string) *memoryNetwork {
+	return &memoryNetwork{names: names, servers: map[string]*listener{}}
 }
 
 // serve starts a server at an address until the test ends.
-func (n *internet) serve(t *testing.T, address string, h http.Handler) {
+func (n *memoryNetwork) serve(t *testing.T, address string, h http.Handler) {
 	t.Helper()
 	l := &listener{conns: make(chan net.Conn), done: make(chan struct{})}
 	n.mu.Lock()
@@ -43,7 +43,7 @@ func (n *internet) serve(t *testing.T, address string, h http.Handler) {
 	t.Cleanup(s.Close)
 }
 
-func (n *internet) lookup(_ context.Context, _, host string) ([]netip.Addr, error) {
+func (n *memoryNetwork) lookup(_ context.Context, _, host string) ([]netip.Addr, error) {
 	var all []netip.Addr
 	for _, text := range n.names[strings.ToLower(host)] {
 		all = append(all, netip.MustParseAddr(text))
@@ -54,7 +54,7 @@ func (n *internet) lookup(_ context.Context, _, host string) ([]netip.Addr, erro
 	return all, nil
 }
 
-func (n *internet) dial(ctx context.Context, _, address string) (net.Conn, error) {
+func (n *memoryNetwork) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	n.mu.Lock()
 	n.dialled = append(n.dialled, address)
 	l := n.servers[address]
@@ -68,7 +68,7 @@ func (n *internet) dial(ctx context.Context, _, address string) (net.Conn, error
 		n.mu.Lock()
 		n.open++
 		n.mu.Unlock()
-		return &counted{Conn: here, n: n}, nil
+		return &countedConn{Conn: here, n: n}, nil
 	case <-l.done:
 		return nil, fmt.Errorf("dial %s: connection refused", address)
 	case <-ctx.Done():
@@ -76,14 +76,14 @@ func (n *internet) dial(ctx context.Context, _, address string) (net.Conn, error
 	}
 }
 
-// A counted connection counts as open until it is closed.
-type counted struct {
+// A countedConn counts as open until it is closed.
+type countedConn struct {
 	net.Conn
-	n    *internet
+	n    *memoryNetwork
 	once sync.Once
 }
 
-func (c *counted) Close() error {
+func (c *countedConn) Close() error {
 	c.once.Do(func() {
 		c.n.mu.Lock()
 		c.n.open--
@@ -125,11 +125,11 @@ const (
 	apiKey      = "k3y-of-the-API"
 )
 
-// world returns an internet, and Servers that allow load.example and concord.example and
+// testServers returns a memoryNetwork, and Servers that allow load.example and concord.example and
 // have a directory of keys.
-func world(t *testing.T) (*internet, *remote.Servers) {
+func testServers(t *testing.T) (*memoryNetwork, *remote.Servers) {
 	t.Helper()
-	n := newInternet(map[string][]string{
+	n := newMemoryNetwork(map[string][]string{
 		loadHost: {publicIP}, processHost: {publicIP}, "other.example": {otherIP},
 		"metadata.example": {"169.254.169.254"}, "inside.example": {"127.0.0.1"}, "a.wild.example": {"127.0.0.1"}, "b.wild.example": {publicIP},
 		"both.example": {"169.254.169.254", publicIP}, "mapped.example": {"::ffff:169.254.169.254"}, "six.example": {"fd00:ec2::254", "fe80::1"},
@@ -159,8 +159,8 @@ func with(metadata map[string]string, pairs ...string) map[string]string {
 	return m
 }
 
-// silent fails the test if a text contains a secret or control characters.
-func silent(t *testing.T, texts ...string) {
+// checkNoSecrets fails the test if a text contains a secret or control characters.
+func checkNoSecrets(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		for _, secret := range []string{password, apiKey, passwd} {

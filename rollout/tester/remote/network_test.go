@@ -22,15 +22,15 @@ func TestRedirects(t *testing.T) {
 	for _, to := range []string{"http://other.example/x", "https://load.example:8080/x", "http://load.example:8081/x", "//other.example/x", "http://u:p@other.example/x?token=abc", "http://load.example:8080/elsewhere"} {
 		for _, status := range []int{301, 302, 303, 307, 308} {
 			synctest.Test(t, func(t *testing.T) {
-				n, s := world(t)
+				n, s := testServers(t)
 				s.Hosts = append(s.Hosts, "other.example")
 				asked := 0
 				spy := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ })
 				for _, address := range []string{otherIP + ":80", publicIP + ":443", publicIP + ":8081"} {
 					n.serve(t, address, spy)
 				}
-				n.serve(t, publicIP+":8080", answering(spy, "POST", "clone_and_start", leading(to, status)))
-				_, err := runLoad(t, t.Context(), s, load)
+				n.serve(t, publicIP+":8080", intercept(spy, "POST", "clone_and_start", leading(to, status)))
+				_, err := runLoad(t, t.Context(), s, nGrinderMetadata)
 				if !strings.Contains(text(err), "a redirect is not followed to ") || strings.Contains(text(err), "abc") || strings.Contains(text(err), "u:p") || asked != 0 {
 					t.Errorf("%d to %s: %v, asked %d times", status, to, err, asked)
 				}
@@ -43,12 +43,12 @@ func TestRedirects(t *testing.T) {
 		"status":                             "a redirect is not followed more than 5 times",
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			n, s := world(t)
+			n, s := testServers(t)
 			asked := 0
 			n.serve(t, otherIP+":80", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
-			moved := answering(newGrinder("x"), "GET", "/elsewhere", saying(200, "", `{"status": "FINISHED"}`))
-			n.serve(t, publicIP+":8080", answering(moved, "GET", "/status", leading(to, 307)))
-			_, err := runLoad(t, t.Context(), s, load)
+			moved := intercept(newGrinder("x"), "GET", "/elsewhere", respond(200, "", `{"status": "FINISHED"}`))
+			n.serve(t, publicIP+":8080", intercept(moved, "GET", "/status", leading(to, 307)))
+			_, err := runLoad(t, t.Context(), s, nGrinderMetadata)
 			if (err == nil) != (want == "") || !strings.Contains(text(err), want) || asked != 0 {
 				t.Errorf("GET to %s: %v, asked %d times", to, err, asked)
 			}
@@ -59,10 +59,10 @@ func TestRedirects(t *testing.T) {
 // A proxy is configured, so its address is not checked, and it looks up names itself.
 func TestProxy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, s := world(t)
+		n, s := testServers(t)
 		s.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse("http://proxy.example:3128") }
 		n.serve(t, "proxy.example:3128", newGrinder("FINISHED"))
-		if _, err := runLoad(t, t.Context(), s, load); err != nil || !slices.Equal(n.dialled, []string{"proxy.example:3128"}) {
+		if _, err := runLoad(t, t.Context(), s, nGrinderMetadata); err != nil || !slices.Equal(n.dialled, []string{"proxy.example:3128"}) {
 			t.Errorf("%v, connected to %v", err, n.dialled)
 		}
 	})
@@ -109,29 +109,29 @@ func TestHosts(t *testing.T) {
 		{"load.example", "http:load.example", false},
 		{"load.example", "http://:80", false},
 	} {
-		_, s := world(t)
+		_, s := testServers(t)
 		if s.Hosts = nil; c.hosts != "" {
 			s.Hosts = strings.Split(c.hosts, ",")
 		}
-		_, _, err := s.NGrinder(with(load, "server", c.server))
+		_, _, err := s.NGrinder(with(nGrinderMetadata, "server", c.server))
 		testenv.Equal(t, err == nil, c.ok, "%q for %q: %v", c.server, c.hosts, err)
 	}
 }
 
 // The origin of a configured base URL is allowed for its own type.
 func TestConfiguredOrigins(t *testing.T) {
-	_, s := world(t)
+	_, s := testServers(t)
 	s.Hosts, s.LoadURL, s.ProcessURL = nil, "https://load.example/ngrinder", "http://concord.example:8001"
 	for server, ok := range map[string]bool{
 		"": true, "https://load.example/other": true, "https://load.example:443": true,
 		"http://load.example": false, "https://load.example:444": false, "http://concord.example:8001": false,
 	} {
-		if _, _, err := s.NGrinder(with(load, "server", server)); (err == nil) != ok {
+		if _, _, err := s.NGrinder(with(nGrinderMetadata, "server", server)); (err == nil) != ok {
 			t.Errorf("ngrinder, %q: %v", server, err)
 		}
 	}
 	for server, ok := range map[string]bool{"": true, "http://concord.example:8001/x": true, "https://load.example": false} {
-		if _, _, err := s.Concord(with(workflow, "server", server)); (err == nil) != ok {
+		if _, _, err := s.Concord(with(concordHTTPSMetadata, "server", server)); (err == nil) != ok {
 			t.Errorf("concord, %q: %v", server, err)
 		}
 	}
@@ -159,12 +159,12 @@ func TestAddresses(t *testing.T) {
 		{"nowhere.example", "nowhere.example", ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			n, s := world(t)
+			n, s := testServers(t)
 			s.Hosts = strings.Split(c.hosts, ",")
 			if c.dialled != "" {
 				n.serve(t, c.dialled, newGrinder("FINISHED"))
 			}
-			_, err := runLoad(t, t.Context(), s, with(load, "server", "http://"+c.host+"/ngrinder"))
+			_, err := runLoad(t, t.Context(), s, with(nGrinderMetadata, "server", "http://"+c.host+"/ngrinder"))
 			if got := strings.Join(n.dialled, " "); got != c.dialled || (err == nil) != (c.dialled != "") {
 				t.Errorf("%s for %s: %v, connected to %q", c.host, c.hosts, err, got)
 			}
@@ -174,7 +174,7 @@ func TestAddresses(t *testing.T) {
 
 // S-12: only files in the directory of keys are read, whatever path or link is given.
 func TestKeys(t *testing.T) {
-	_, s := world(t)
+	_, s := testServers(t)
 	keys, outside := s.Keys, t.TempDir()
 	write(t, filepath.Join(outside, "token"), apiKey)
 	write(t, filepath.Join(keys, "long"), strings.Repeat("k", 16<<10+1))
@@ -206,18 +206,18 @@ func TestKeys(t *testing.T) {
 		"long": form, "lines": form, "control": form, "empty": form,
 		"..": name, ".": name, "../token": name, "dir/x": name, "./concord": name,
 	} {
-		_, _, err := s.Concord(with(plain, "apiKeyPath", path))
+		_, _, err := s.Concord(with(concordMetadata, "apiKeyPath", path))
 		if want == "" && err != nil || want != "" && !strings.Contains(text(err), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
-		silent(t, fmt.Sprint(err))
+		checkNoSecrets(t, fmt.Sprint(err))
 	}
 	s.Keys = other // itself a link
-	if _, _, err := s.Concord(with(plain, "apiKeyPath", keys+"/mounted")); err != nil {
+	if _, _, err := s.Concord(with(concordMetadata, "apiKeyPath", keys+"/mounted")); err != nil {
 		t.Error(err)
 	}
 	s.Keys = filepath.Join(keys, "nobody")
-	if _, _, err := s.Concord(plain); text(err) != "`apiKeyPath`: the directory of keys cannot be opened" {
+	if _, _, err := s.Concord(concordMetadata); text(err) != "`apiKeyPath`: the directory of keys cannot be opened" {
 		t.Error(err)
 	}
 }

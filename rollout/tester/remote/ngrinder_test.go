@@ -19,7 +19,7 @@ import (
 
 var passwd = base64.StdEncoding.EncodeToString([]byte(password))
 
-var load = map[string]string{"server": "http://load.example:8080/ngrinder", "clone": "27", "username": "admin", "passwd": passwd}
+var nGrinderMetadata = map[string]string{"server": "http://load.example:8080/ngrinder", "clone": "27", "username": "admin", "passwd": passwd}
 
 func newGrinder(states ...string) *testenv.NGrinder {
 	return &testenv.NGrinder{Path: "/ngrinder", User: "admin", Password: password, States: states}
@@ -35,7 +35,7 @@ func runLoad(t *testing.T, ctx context.Context, s *remote.Servers, metadata map[
 	}
 	var out bytes.Buffer
 	err = task.Run(ctx, &out)
-	silent(t, out.String(), fmt.Sprint(err))
+	checkNoSecrets(t, out.String(), fmt.Sprint(err))
 	return out.String(), err
 }
 
@@ -55,12 +55,12 @@ func TestNGrinderEnds(t *testing.T) {
 			for _, getOnly := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s old %t get %t", c.states[len(c.states)-1], old, getOnly), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						n, s := world(t)
+						n, s := testServers(t)
 						grinder := newGrinder(c.states...)
 						grinder.Old, grinder.GetOnly = old, getOnly
 						n.serve(t, publicIP+":8080", grinder)
 						began := time.Now()
-						out, err := runLoad(t, t.Context(), s, load)
+						out, err := runLoad(t, t.Context(), s, nGrinderMetadata)
 						testenv.Equal(t, text(err), c.want, "error")
 						if took, want := time.Since(began), time.Duration(len(c.states))*time.Second; took != want {
 							t.Errorf("it took %s, want %s: the default interval is 1 s", took, want)
@@ -103,12 +103,12 @@ func TestNGrinderServer(t *testing.T) {
 		{"/d", "http://load.example:8080/d", "http://other.example/"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			n, s := world(t)
+			n, s := testServers(t)
 			s.LoadURL = c.configured
 			grinder := newGrinder("FINISHED")
 			grinder.Path = c.path
 			n.serve(t, publicIP+":8080", grinder)
-			if _, err := runLoad(t, t.Context(), s, with(load, "server", c.server)); err != nil {
+			if _, err := runLoad(t, t.Context(), s, with(nGrinderMetadata, "server", c.server)); err != nil {
 				t.Errorf("%+v: %v", c, err)
 			}
 		})
@@ -116,7 +116,7 @@ func TestNGrinderServer(t *testing.T) {
 }
 
 func TestNGrinderMetadata(t *testing.T) {
-	_, s := world(t)
+	_, s := testServers(t)
 	required := "server, clone, username and passwd are required metadata"
 	for _, c := range []struct {
 		name string
@@ -124,36 +124,36 @@ func TestNGrinderMetadata(t *testing.T) {
 		want string
 	}{
 		{"nothing", nil, required},
-		{"server", with(load, "server", "-", "clone", "x"), required},
-		{"clone", with(load, "clone", "", "server", "::"), required},
-		{"username", with(load, "username", " "), required},
-		{"passwd", with(load, "passwd", "-"), required},
-		{"url before clone", with(load, "server", "ftp://load.example", "clone", "x"), "invalid url: it must begin with http:// or https://"},
-		{"url unreadable", with(load, "server", "http://[::1"), "invalid url: it cannot be read"},
-		{"url without host", with(load, "server", "http:///x"), "invalid url: it has no host"},
-		{"url with user", with(load, "server", "http://u:p@load.example"), "invalid url: it has user information: use the keys for credentials"},
-		{"url with query", with(load, "server", "http://load.example?x=1"), "invalid url: it has a query or a fragment"},
-		{"url with zone", with(load, "server", "http://[fe80::1%25eth0]"), "invalid url: it has an address with a zone"},
-		{"other host", with(load, "server", "http://other.example/"), "invalid url: host other.example is not one that may be asked: see --hosts"},
-		{"clone before password", with(load, "clone", "x", "passwd", "?"), `metadata clone must be integer: "x" is none above 0`},
-		{"clone a path", with(load, "clone", "1/../2"), `metadata clone must be integer: "1/../2" is none above 0`},
-		{"clone too large", with(load, "clone", "9223372036854775808"), `metadata clone must be integer: "9223372036854775808" is none above 0`},
-		{"clone negative", with(load, "clone", "-1"), `metadata clone must be integer: "-1" is none above 0`},
-		{"password", with(load, "passwd", "%%"), "metadata password is invalid: illegal base64 data at input byte 0"},
-		{"password empty", with(load, "passwd", "Cg=="), "metadata password is invalid: it is empty"},
-		{"two passwords", with(load, "passwdFrom", "ngrinder"), "metadata passwd and passwdFrom exclude each other"},
-		{"no such key", with(load, "passwd", "", "passwdFrom", "nobody"), "metadata passwdFrom is invalid: file does not exist"},
-		{"key elsewhere", with(load, "passwd", "", "passwdFrom", "../x"), "metadata passwdFrom is invalid: it is neither the name of a file in the directory of keys nor a path to one"},
-		{"username", with(load, "username", "a:b"), "metadata username must not have a colon or control characters"},
-		{"interval 0", with(load, "pollInterval", "0s"), `metadata pollInterval: "0s" is out of range: want more than 0 and at most 365 days`},
-		{"interval negative", with(load, "pollInterval", "-5s"), `metadata pollInterval: "-5s" is out of range: want more than 0 and at most 365 days`},
-		{"interval", with(load, "pollInterval", "soon"), `metadata pollInterval: "soon" is no time span: want seconds such as 90, or a duration such as 1m30s`},
+		{"server", with(nGrinderMetadata, "server", "-", "clone", "x"), required},
+		{"clone", with(nGrinderMetadata, "clone", "", "server", "::"), required},
+		{"username", with(nGrinderMetadata, "username", " "), required},
+		{"passwd", with(nGrinderMetadata, "passwd", "-"), required},
+		{"url before clone", with(nGrinderMetadata, "server", "ftp://load.example", "clone", "x"), "invalid url: it must begin with http:// or https://"},
+		{"url unreadable", with(nGrinderMetadata, "server", "http://[::1"), "invalid url: it cannot be read"},
+		{"url without host", with(nGrinderMetadata, "server", "http:///x"), "invalid url: it has no host"},
+		{"url with user", with(nGrinderMetadata, "server", "http://u:p@load.example"), "invalid url: it has user information: use the keys for credentials"},
+		{"url with query", with(nGrinderMetadata, "server", "http://load.example?x=1"), "invalid url: it has a query or a fragment"},
+		{"url with zone", with(nGrinderMetadata, "server", "http://[fe80::1%25eth0]"), "invalid url: it has an address with a zone"},
+		{"other host", with(nGrinderMetadata, "server", "http://other.example/"), "invalid url: host other.example is not one that may be asked: see --hosts"},
+		{"clone before password", with(nGrinderMetadata, "clone", "x", "passwd", "?"), `metadata clone must be integer: "x" is none above 0`},
+		{"clone a path", with(nGrinderMetadata, "clone", "1/../2"), `metadata clone must be integer: "1/../2" is none above 0`},
+		{"clone too large", with(nGrinderMetadata, "clone", "9223372036854775808"), `metadata clone must be integer: "9223372036854775808" is none above 0`},
+		{"clone negative", with(nGrinderMetadata, "clone", "-1"), `metadata clone must be integer: "-1" is none above 0`},
+		{"password", with(nGrinderMetadata, "passwd", "%%"), "metadata password is invalid: illegal base64 data at input byte 0"},
+		{"password empty", with(nGrinderMetadata, "passwd", "Cg=="), "metadata password is invalid: it is empty"},
+		{"two passwords", with(nGrinderMetadata, "passwdFrom", "ngrinder"), "metadata passwd and passwdFrom exclude each other"},
+		{"no such key", with(nGrinderMetadata, "passwd", "", "passwdFrom", "nobody"), "metadata passwdFrom is invalid: file does not exist"},
+		{"key elsewhere", with(nGrinderMetadata, "passwd", "", "passwdFrom", "../x"), "metadata passwdFrom is invalid: it is neither the name of a file in the directory of keys nor a path to one"},
+		{"username", with(nGrinderMetadata, "username", "a:b"), "metadata username must not have a colon or control characters"},
+		{"interval 0", with(nGrinderMetadata, "pollInterval", "0s"), `metadata pollInterval: "0s" is out of range: want more than 0 and at most 365 days`},
+		{"interval negative", with(nGrinderMetadata, "pollInterval", "-5s"), `metadata pollInterval: "-5s" is out of range: want more than 0 and at most 365 days`},
+		{"interval", with(nGrinderMetadata, "pollInterval", "soon"), `metadata pollInterval: "soon" is no time span: want seconds such as 90, or a duration such as 1m30s`},
 	} {
 		task, _, err := s.NGrinder(c.m)
 		if text(err) != c.want || task != nil {
 			t.Errorf("%s: %v, error %q, want %q", c.name, task, text(err), c.want)
 		}
-		silent(t, text(err))
+		checkNoSecrets(t, text(err))
 	}
 }
 
@@ -161,10 +161,10 @@ func TestNGrinderMetadata(t *testing.T) {
 func TestNGrinderInterval(t *testing.T) {
 	for given, want := range map[string]time.Duration{"": time.Second, "3": 3 * time.Second, "10s": 10 * time.Second, "250ms": 250 * time.Millisecond, "1ns": 100 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			n, s := world(t)
+			n, s := testServers(t)
 			n.serve(t, publicIP+":8080", newGrinder("TESTING", "TESTING", "FINISHED"))
 			began := time.Now()
-			if _, err := runLoad(t, t.Context(), s, with(load, "pollInterval", given)); err != nil {
+			if _, err := runLoad(t, t.Context(), s, with(nGrinderMetadata, "pollInterval", given)); err != nil {
 				t.Error(err)
 			}
 			if took := time.Since(began); took != 3*want {
@@ -178,13 +178,13 @@ func TestNGrinderInterval(t *testing.T) {
 func TestNGrinderStop(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			n, s := world(t)
+			n, s := testServers(t)
 			grinder := newGrinder("TESTING")
 			grinder.Old = old
 			n.serve(t, publicIP+":8080", grinder)
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, errors.New("told to end"))
 			defer cancel()
-			out, err := runLoad(t, ctx, s, with(load, "pollInterval", "1m"))
+			out, err := runLoad(t, ctx, s, with(nGrinderMetadata, "pollInterval", "1m"))
 			testenv.Equal(t, text(err), "ngrinder: test 1001: told to end", "error")
 			if !slices.Equal(grinder.Stopped(), []int64{1001}) || !strings.HasSuffix(out, "ngrinder: stopped test 1001\n") {
 				t.Errorf("stopped %v, output %q", grinder.Stopped(), out)
@@ -195,7 +195,7 @@ func TestNGrinderStop(t *testing.T) {
 
 func TestNGrinderStopStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, s := world(t)
+		n, s := testServers(t)
 		grinder := newGrinder("TESTING")
 		n.serve(t, publicIP+":8080", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPut {
@@ -207,7 +207,7 @@ func TestNGrinderStopStalls(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		began := time.Now()
-		out, err := runLoad(t, ctx, s, load)
+		out, err := runLoad(t, ctx, s, nGrinderMetadata)
 		if took := time.Since(began); took != time.Minute+10*time.Second || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v after %s", err, took)
 		}
@@ -220,7 +220,7 @@ func TestNGrinderStopStalls(t *testing.T) {
 // A run that is told to end while its test is being started stops it.
 func TestNGrinderEndsWhileStarting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, s := world(t)
+		n, s := testServers(t)
 		grinder := newGrinder("TESTING")
 		ctx, cancel := context.WithCancel(t.Context())
 		n.serve(t, publicIP+":8080", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -229,7 +229,7 @@ func TestNGrinderEndsWhileStarting(t *testing.T) {
 			}
 			grinder.ServeHTTP(w, r)
 		}))
-		_, err := runLoad(t, ctx, s, load)
+		_, err := runLoad(t, ctx, s, nGrinderMetadata)
 		if !errors.Is(err, context.Canceled) || !slices.Equal(grinder.Stopped(), []int64{1001}) {
 			t.Errorf("%v, stopped %v", err, grinder.Stopped())
 		}

@@ -70,8 +70,8 @@ type Servers struct {
 //	passwdFrom    instead of passwd, the name of a file in Keys that holds the password
 //	pollInterval  interval at which the state is polled: seconds or a duration, default 1s, at least 100ms
 func (s *Servers) NGrinder(metadata map[string]string) (task run.Task, secrets []string, err error) {
-	t, err := s.ngrinder(metadata)
-	return t.checked(err)
+	t, err := s.nGrinderJob(metadata)
+	return t.asTask(err)
 }
 
 // Concord returns the task that metadata of type concord describes, and the secrets to
@@ -86,8 +86,8 @@ func (s *Servers) NGrinder(metadata map[string]string) (task run.Task, secrets [
 //	pollInterval  interval at which the state is polled: seconds or a duration, default 5s, at least 100ms
 //	pollTimeout   how long the process may take, default 30s
 func (s *Servers) Concord(metadata map[string]string) (task run.Task, secrets []string, err error) {
-	t, err := s.concord(metadata)
-	return t.checked(err)
+	t, err := s.concordJob(metadata)
+	return t.asTask(err)
 }
 
 // A server is a server that may be called.
@@ -149,13 +149,13 @@ func (s *Servers) server(text, configured string) (server, error) {
 		to.pattern = to.pattern || wild && !to.literal && strings.HasSuffix(host, "."+below)
 	}
 	if !to.pattern {
-		return server{}, fmt.Errorf("host %s is not one that may be asked: see --hosts", redact.Excerpt(u.Host, maxWords))
+		return server{}, fmt.Errorf("host %s is not one that may be asked: see --hosts", redact.Excerpt(u.Host, maxMessage))
 	}
 	return to, nil
 }
 
-// judge returns an error if the task must not connect to this address of the server.
-func (s server) judge(ip netip.Addr) error {
+// checkAddress returns an error if the task must not connect to this address of the server.
+func (s server) checkAddress(ip netip.Addr) error {
 	if s.literal || zone.Of(ip) != zone.Link || ip.Unmap().IsLoopback() && !s.pattern {
 		return nil
 	}
@@ -184,7 +184,7 @@ func (s *Servers) dialer(to server) func(ctx context.Context, network, address s
 		}
 		err = fmt.Errorf("%s has no address", host)
 		for _, ip := range all {
-			if err = to.judge(ip); err != nil {
+			if err = to.checkAddress(ip); err != nil {
 				continue
 			}
 			var conn net.Conn
@@ -198,10 +198,10 @@ func (s *Servers) dialer(to server) func(ctx context.Context, network, address s
 
 const maxKey = 16 << 10 // bytes of a file that holds a key
 
-// key returns the content of a file in the directory of keys, without white space
+// readKey returns the content of a file in the directory of keys, without white space
 // around it. The error is fs.ErrNotExist if there is no file of that name or path, or
 // if the path leads out of the directory. Errors never contain content.
-func (s *Servers) key(name string) (string, error) {
+func (s *Servers) readKey(name string) (string, error) {
 	if s.Keys == "" {
 		return "", errors.New("there is no directory of keys: see --keys")
 	}

@@ -23,22 +23,22 @@ const (
 	dialTimeout    = 15 * time.Second // for each address
 	maxAnswer      = 1 << 20          // bytes of a body
 	maxHeader      = 64 << 10
-	maxWords       = 300 // bytes of a server's text in a message
+	maxMessage     = 300 // bytes of a server's text in a message
 	maxRedirects   = 5
 )
 
-// open returns the HTTP client of one run.
-func (j *job) open() *http.Client {
+// newClient returns the HTTP client of one run.
+func (j *job) newClient() *http.Client {
 	s := j.servers
 	t := &http.Transport{
-		DialContext:            s.dialer(j.to),
+		DialContext:            s.dialer(j.target),
 		TLSHandshakeTimeout:    dialTimeout,
 		MaxResponseHeaderBytes: maxHeader,
 		MaxIdleConnsPerHost:    1,
 		DisableCompression:     true,
 	}
 	if s.Proxy != nil {
-		if proxy, err := s.Proxy(&http.Request{Method: http.MethodGet, URL: j.to.url, Header: http.Header{}, Host: j.to.url.Host}); proxy != nil || err != nil {
+		if proxy, err := s.Proxy(&http.Request{Method: http.MethodGet, URL: j.target.url, Header: http.Header{}, Host: j.target.url.Host}); proxy != nil || err != nil {
 			t.Proxy = func(*http.Request) (*url.URL, error) { return proxy, err }
 			t.DialContext = s.Dial // the proxy is configured, and looks up the server itself
 		}
@@ -50,7 +50,7 @@ func (j *job) open() *http.Client {
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	switch first := via[0]; {
 	case first.Method != http.MethodGet, origin.Of(first.URL) != origin.Of(req.URL):
-		return fmt.Errorf("%w to %s", errRedirect, redact.Excerpt(redact.URL(req.URL), maxWords))
+		return fmt.Errorf("%w to %s", errRedirect, redact.Excerpt(redact.URL(req.URL), maxMessage))
 	case len(via) > maxRedirects:
 		return fmt.Errorf("%w more than %d times", errRedirect, maxRedirects)
 	}
@@ -59,20 +59,20 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 
 var errRedirect = errors.New("a redirect is not followed")
 
-// A refusal is an answer whose status is not 200 to 299.
-type refusal struct {
-	status int
-	words  string
-	after  time.Duration // how long to wait, as Retry-After says; 0 without it
+// A statusError is an answer whose status is not 200 to 299.
+type statusError struct {
+	status     int
+	message    string
+	retryAfter time.Duration // how long to wait, as Retry-After says; 0 without it
 }
 
-func (r *refusal) Error() string {
-	return strings.TrimSuffix(fmt.Sprintf("%d %s: %s", r.status, http.StatusText(r.status), r.words), ": ")
+func (r *statusError) Error() string {
+	return strings.TrimSuffix(fmt.Sprintf("%d %s: %s", r.status, http.StatusText(r.status), r.message), ": ")
 }
 
-// ask sends a request, and decodes the JSON object of the answer unless into is nil. Errors
+// requestJSON sends a request, and decodes the JSON object of the answer unless into is nil. Errors
 // contain no secret.
-func (j *job) ask(ctx context.Context, method, path, body string, into any) error {
+func (j *job) requestJSON(ctx context.Context, method, path, body string, into any) error {
 	text, page, err := j.send(ctx, method, path, body)
 	switch {
 	case err != nil || into == nil:
@@ -83,7 +83,7 @@ func (j *job) ask(ctx context.Context, method, path, body string, into any) erro
 	var says struct{ Success, OK any }
 	_ = json.Unmarshal(text, &says) // the next call reports invalid JSON
 	if says.Success == false || says.OK == false {
-		return fmt.Errorf("the server says that it did not succeed: %s", j.explain(text))
+		return fmt.Errorf("the server says that it did not succeed: %s", j.serverMessage(text))
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return errors.New("the answer is no JSON of the form that was expected")
@@ -95,7 +95,7 @@ func (j *job) ask(ctx context.Context, method, path, body string, into any) erro
 // page, as of another server or for a login. Errors name method and URL.
 func (j *job) send(ctx context.Context, method, path, body string) (text []byte, page bool, err error) {
 	path, query, _ := strings.Cut(path, "?")
-	at := j.to.url.JoinPath(path)
+	at := j.target.url.JoinPath(path)
 	at.RawQuery = query
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("no answer within %s", requestTimeout))
 	defer cancel()
@@ -132,9 +132,9 @@ func (j *job) send(ctx context.Context, method, path, body string) (text []byte,
 	page = media == "text/html" || bytes.HasPrefix(bytes.TrimSpace(text), []byte("<"))
 	switch {
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
-		refused := &refusal{status: resp.StatusCode}
-		if refused.after, _ = retry.After(resp.Header, time.Now()); !page {
-			refused.words = j.explain(text)
+		refused := &statusError{status: resp.StatusCode}
+		if refused.retryAfter, _ = retry.After(resp.Header, time.Now()); !page {
+			refused.message = j.serverMessage(text)
 		}
 		return nil, false, refused
 	case len(text) > maxAnswer:
@@ -143,13 +143,13 @@ func (j *job) send(ctx context.Context, method, path, body string) (text []byte,
 	return text, page, nil
 }
 
-// explain returns the message of an answer, redacted and shortened.
-func (j *job) explain(text []byte) string {
+// serverMessage returns the message of an answer, redacted and shortened.
+func (j *job) serverMessage(text []byte) string {
 	var says struct{ Message, Cause, Details, Error any }
 	_ = json.Unmarshal(text, &says) // it may have another form, or be no JSON at all
 	for _, words := range []any{says.Message, says.Cause, says.Details, says.Error, string(text)} {
 		if text, is := words.(string); is && text != "" {
-			return redact.Excerpt(text, maxWords, j.secrets...)
+			return redact.Excerpt(text, maxMessage, j.secrets...)
 		}
 	}
 	return ""

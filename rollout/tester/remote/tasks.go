@@ -25,40 +25,40 @@ import (
 )
 
 const (
-	startGrace   = 5 * time.Second // how long a start request goes on after its run was told to end
-	stopTimeout  = 10 * time.Second
-	minInterval  = 100 * time.Millisecond
-	patience     = time.Minute // how long failures to poll the state are tolerated
-	minAttempts  = 3
-	longestPause = time.Minute // the longest Retry-After that is obeyed
+	startGrace     = 5 * time.Second // how long a start request goes on after its run was told to end
+	stopTimeout    = 10 * time.Second
+	minInterval    = 100 * time.Millisecond
+	maxFailureTime = time.Minute // how long failures to poll the state are tolerated
+	minFailures    = 3
+	maxRetryAfter  = time.Minute // the longest Retry-After that is obeyed
 )
 
-// A kind describes the API of one kind of servers, which run tests or processes. In its texts
+// A serverAPI describes the API of one kind of servers, which run tests or processes. In its texts
 // {} stands for the ID of a test or process.
-type kind struct {
-	starts []string // methods of the start request; the next one is tried if the server rejects one
-	key    string   // key of the ID in the answer
-	form   string   // pattern of its value, with the ID in parentheses: the ID becomes a part of paths
-	noID   string   // the error if the answer has no ID
-	status string   // path of the request for the state
-	noun   string   // test or process
-	cancel string   // method of the request that ends it
-	end    string   // path of the request that ends it
-	result string   // path of the web page of the result
+type serverAPI struct {
+	startMethods []string // methods of the start request; the next one is tried if the server rejects one
+	idKey        string   // key of the ID in the answer
+	idPattern    string   // pattern of its value, with the ID in parentheses: the ID becomes a part of paths
+	noIDError    string   // the error if the answer has no ID
+	statusPath   string   // path of the request for the state
+	noun         string   // test or process
+	stopMethod   string   // method of the request that ends it
+	stopPath     string   // path of the request that ends it
+	resultPath   string   // path of the web page of the result
 
-	started, subject, stopping, stopped string // texts of messages
+	startedText, subject, stopErrorPrefix, stoppedText string // texts of messages
 
-	endings map[string]string // final states, and the failure that each means; "" for success
+	finalStates map[string]string // final states, and the failure that each means; "" for success
 }
 
-// nGrinder runs tests. Versions before 3.5 accept the start request without a body too, some of
+// nGrinderAPI runs tests. Versions before 3.5 accept the start request without a body too, some of
 // them only with GET, and their tests end in other states.
-var nGrinder = kind{
-	starts: []string{http.MethodPost, http.MethodGet},
-	key:    "id", form: `^([1-9][0-9]{0,17})$`, noID: "the answer has no number of a test: one may have been started all the same",
-	status: "perftest/api/{}/status", noun: "test", cancel: http.MethodPut, end: "perftest/api/{}?action=stop", result: "/perftest/{}",
-	started: "ngrinder: started test {}", subject: "ngrinder: test {}", stopping: "ngrinder: stop test {}", stopped: "ngrinder: stopped test {}",
-	endings: map[string]string{
+var nGrinderAPI = serverAPI{
+	startMethods: []string{http.MethodPost, http.MethodGet},
+	idKey:        "id", idPattern: `^([1-9][0-9]{0,17})$`, noIDError: "the answer has no number of a test: one may have been started all the same",
+	statusPath: "perftest/api/{}/status", noun: "test", stopMethod: http.MethodPut, stopPath: "perftest/api/{}?action=stop", resultPath: "/perftest/{}",
+	startedText: "ngrinder: started test {}", subject: "ngrinder: test {}", stopErrorPrefix: "ngrinder: stop test {}", stoppedText: "ngrinder: stopped test {}",
+	finalStates: map[string]string{
 		"FINISHED":              "",
 		"FINISHED_WITH_WARNING": "",
 		"STOP_BY_ERROR":         "stopped by an error (STOP_BY_ERROR)",
@@ -68,74 +68,74 @@ var nGrinder = kind{
 	},
 }
 
-// concord runs processes.
-var concord = kind{
-	starts: []string{http.MethodPost},
-	key:    "instanceId", form: `^"([A-Za-z0-9][A-Za-z0-9._-]{0,127})"$`, noID: "the answer has no instanceId of a process: one may have been started all the same",
-	status: "api/v1/process/{}", noun: "process", cancel: http.MethodDelete, end: "api/v1/process/{}", result: "/#/process/{}",
-	started: "concord: started process {}", subject: "concord instanceID: {}", stopping: "concord: cancel process {}", stopped: "concord: cancelled process {}",
-	endings: map[string]string{"FINISHED": "", "FAILED": "failed", "CANCELLED": "was cancelled", "TIMED_OUT": "timed out"},
+// concordAPI runs processes.
+var concordAPI = serverAPI{
+	startMethods: []string{http.MethodPost},
+	idKey:        "instanceId", idPattern: `^"([A-Za-z0-9][A-Za-z0-9._-]{0,127})"$`, noIDError: "the answer has no instanceId of a process: one may have been started all the same",
+	statusPath: "api/v1/process/{}", noun: "process", stopMethod: http.MethodDelete, stopPath: "api/v1/process/{}", resultPath: "/#/process/{}",
+	startedText: "concord: started process {}", subject: "concord instanceID: {}", stopErrorPrefix: "concord: cancel process {}", stoppedText: "concord: cancelled process {}",
+	finalStates: map[string]string{"FINISHED": "", "FAILED": "failed", "CANCELLED": "was cancelled", "TIMED_OUT": "timed out"},
 }
 
 // A job is one test or process that a server runs.
 type job struct {
-	kind
+	serverAPI
 	servers  *Servers
-	to       server
+	target   server
 	header   http.Header // with credentials
 	secrets  []string
 	interval time.Duration
 	timeout  time.Duration // of the whole job; 0 if only the run has one
 
-	path        string // of the request that starts it
-	contentType string
-	body        string
-	starting    string // beginning of the errors of that request
-	detail      string // added to the message that it has started
+	startPath        string // of the request that starts it
+	contentType      string
+	body             string
+	startErrorPrefix string // beginning of the errors of that request
+	detail           string // added to the message that it has started
 
 	client *http.Client // of its run
 	out    io.Writer
 	id     string // set once it has started
 }
 
-// checked returns the job as a task, or err, which says that metadata is wrong. Both come with
+// asTask returns the job as a task, or err, which says that metadata is wrong. Both come with
 // the secrets.
-func (j *job) checked(err error) (run.Task, []string, error) {
+func (j *job) asTask(err error) (run.Task, []string, error) {
 	if err != nil {
 		return nil, j.secrets, redact.Error(err, j.secrets...)
 	}
 	return j, j.secrets, nil
 }
 
-// of returns a text of the kind, with the ID in place of {}.
-func (j *job) of(text string) string { return strings.ReplaceAll(text, "{}", j.id) }
+// withID returns a text of the API, with the ID in place of {}.
+func (j *job) withID(text string) string { return strings.ReplaceAll(text, "{}", j.id) }
 
 // Run starts the job, waits for its end, and stops it if ctx ends first.
 func (j *job) Run(ctx context.Context, out io.Writer) error {
-	j.client, j.out = j.open(), out
+	j.client, j.out = j.newClient(), out
 	defer j.client.CloseIdleConnections()
 	starting, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // ctx does not interrupt a start: without the ID the job could not be stopped
 	context.AfterFunc(ctx, func() { time.AfterFunc(startGrace, func() { cancel(context.Cause(ctx)) }) })
 	err := j.start(starting)
 	cancel(nil)
 	if err != nil {
-		return fmt.Errorf("%s: %w", j.starting, err)
+		return fmt.Errorf("%s: %w", j.startErrorPrefix, err)
 	}
-	base := strings.TrimSuffix(j.to.url.String(), "/")
-	fmt.Fprintf(out, "%s%s on %s\nresult %s\n", j.of(j.started), j.detail, base, base+j.of(j.result))
+	base := strings.TrimSuffix(j.target.url.String(), "/")
+	fmt.Fprintf(out, "%s%s on %s\nresult %s\n", j.withID(j.startedText), j.detail, base, base+j.withID(j.resultPath))
 	state, message, err := j.wait(ctx)
 	if err == nil {
-		if words := j.endings[state]; words != "" {
-			err = fmt.Errorf("%s %s", j.of(j.subject), strings.TrimSpace(words+" "+message))
+		if words := j.finalStates[state]; words != "" {
+			err = fmt.Errorf("%s %s", j.withID(j.subject), strings.TrimSpace(words+" "+message))
 		}
 		return err
 	}
 	last, end := context.WithTimeoutCause(context.WithoutCancel(ctx), stopTimeout, fmt.Errorf("no answer within %s", stopTimeout))
 	defer end()
-	if failed := j.ask(last, j.cancel, j.of(j.end), "", nil); failed != nil {
-		fmt.Fprintf(out, "%s: %v\n", j.of(j.stopping), failed)
+	if failed := j.requestJSON(last, j.stopMethod, j.withID(j.stopPath), "", nil); failed != nil {
+		fmt.Fprintf(out, "%s: %v\n", j.withID(j.stopErrorPrefix), failed)
 	} else {
-		fmt.Fprintln(out, j.of(j.stopped))
+		fmt.Fprintln(out, j.withID(j.stoppedText))
 	}
 	return err
 }
@@ -144,26 +144,26 @@ func (j *job) Run(ctx context.Context, out io.Writer) error {
 func (j *job) start(ctx context.Context) error {
 	var reply map[string]json.RawMessage
 	var failed error
-	for i, method := range j.starts {
+	for i, method := range j.startMethods {
 		body := j.body
 		if method == http.MethodGet {
 			body = ""
 		}
-		err := j.ask(ctx, method, j.path, body, &reply)
+		err := j.requestJSON(ctx, method, j.startPath, body, &reply)
 		if err != nil && i > 0 {
 			err = fmt.Errorf("%w; and then %w", failed, err)
 		}
 		failed = err
-		if r, ok := errors.AsType[*refusal](err); !ok || r.status != 400 && r.status != 405 && r.status != 415 {
+		if r, ok := errors.AsType[*statusError](err); !ok || r.status != 400 && r.status != 405 && r.status != 415 {
 			break
 		}
 	}
 	if failed != nil {
 		return failed
 	}
-	found := regexp.MustCompile(j.form).FindSubmatch(reply[j.key])
+	found := regexp.MustCompile(j.idPattern).FindSubmatch(reply[j.idKey])
 	if found == nil {
-		return errors.New(j.noID)
+		return errors.New(j.noIDError)
 	}
 	j.id = string(found[1])
 	return nil
@@ -173,7 +173,7 @@ func (j *job) start(ctx context.Context) error {
 // name, or a list whose first item has status_id (nGrinder before 3.5).
 func (j *job) state(ctx context.Context) (state, message string, err error) {
 	var reply struct{ Message, Status any }
-	if err := j.ask(ctx, http.MethodGet, j.of(j.status), "", &reply); err != nil {
+	if err := j.requestJSON(ctx, http.MethodGet, j.withID(j.statusPath), "", &reply); err != nil {
 		return "", "", err
 	}
 	switch status := reply.Status.(type) {
@@ -187,15 +187,15 @@ func (j *job) state(ctx context.Context) (state, message string, err error) {
 			state, _ = item["status_id"].(string)
 		}
 	}
-	if state = redact.Excerpt(state, maxWords, j.secrets...); state == "" {
+	if state = redact.Excerpt(state, maxMessage, j.secrets...); state == "" {
 		return "", "", fmt.Errorf("the answer has no status of the %s", j.noun)
 	}
 	message, _ = reply.Message.(string)
-	return state, redact.Excerpt(message, maxWords, j.secrets...), nil
+	return state, redact.Excerpt(message, maxMessage, j.secrets...), nil
 }
 
-// errLate says that the timeout of a job is over; the server is asked once more then.
-var errLate = errors.New("late")
+// errJobTimeout says that the timeout of a job is over; the server is asked once more then.
+var errJobTimeout = errors.New("late")
 
 // wait waits for the final state and returns it. The error says that there is none: ctx or the
 // time of the job ended, or the server does not report the state.
@@ -203,21 +203,21 @@ func (j *job) wait(ctx context.Context) (state, message string, err error) {
 	within := ctx
 	if j.timeout > 0 {
 		var cancel context.CancelFunc
-		within, cancel = context.WithTimeoutCause(ctx, j.timeout, errLate)
+		within, cancel = context.WithTimeoutCause(ctx, j.timeout, errJobTimeout)
 		defer cancel()
 	}
 	state, message, err = j.poll(within)
-	if errors.Is(err, errLate) && ctx.Err() == nil {
+	if errors.Is(err, errJobTimeout) && ctx.Err() == nil {
 		last, cancel := context.WithTimeout(ctx, stopTimeout)
 		defer cancel()
 		state, message, err = j.state(last)
-		if _, ended := j.endings[state]; err == nil && ended {
+		if _, ended := j.finalStates[state]; err == nil && ended {
 			return state, message, nil
 		}
 		return "", "", fmt.Errorf("concord process timed out, after %s seconds", strconv.FormatFloat(j.timeout.Seconds(), 'f', -1, 64))
 	}
 	if err != nil {
-		err = fmt.Errorf("%s: %w", j.of(j.subject), err)
+		err = fmt.Errorf("%s: %w", j.withID(j.subject), err)
 	}
 	return state, message, err
 }
@@ -232,7 +232,7 @@ func (j *job) poll(ctx context.Context) (string, string, error) {
 		}
 		pause = j.interval
 		state, message, err := j.state(ctx)
-		switch r, refused := errors.AsType[*refusal](err); {
+		switch r, refused := errors.AsType[*statusError](err); {
 		case ctx.Err() != nil:
 			return "", "", context.Cause(ctx)
 		case err == nil:
@@ -241,20 +241,20 @@ func (j *job) poll(ctx context.Context) (string, string, error) {
 				fmt.Fprintf(j.out, "state %s\n", said)
 				shown = said
 			}
-			if _, ended := j.endings[state]; ended {
+			if _, ended := j.finalStates[state]; ended {
 				return state, message, nil
 			}
 			continue
 		case errors.Is(err, errRedirect), refused && (r.status == http.StatusUnauthorized || r.status == http.StatusForbidden || r.status == http.StatusNotFound):
 			return "", "", err // asking again cannot help
 		case refused:
-			pause = max(pause, min(r.after, longestPause))
+			pause = max(pause, min(r.retryAfter, maxRetryAfter))
 		}
 		if failures++; failures == 1 {
 			failing = time.Now()
 			fmt.Fprintf(j.out, "%v\n", err)
 		}
-		if failures >= minAttempts && time.Since(failing) >= patience {
+		if failures >= minFailures && time.Since(failing) >= maxFailureTime {
 			return "", "", fmt.Errorf("given up after %d failures in a row: %w", failures, err)
 		}
 	}
@@ -265,9 +265,9 @@ func trimmed(metadata map[string]string) func(key string) string {
 	return func(key string) string { return strings.TrimSpace(metadata[key]) }
 }
 
-func (s *Servers) ngrinder(metadata map[string]string) (*job, error) {
+func (s *Servers) nGrinderJob(metadata map[string]string) (*job, error) {
 	m := trimmed(metadata)
-	j := &job{kind: nGrinder, servers: s, contentType: "application/json", body: "{}"}
+	j := &job{serverAPI: nGrinderAPI, servers: s, contentType: "application/json", body: "{}"}
 	if m("passwd") != "" {
 		j.secrets = []string{m("passwd")}
 	}
@@ -275,12 +275,12 @@ func (s *Servers) ngrinder(metadata map[string]string) (*job, error) {
 		return j, errors.New("server, clone, username and passwd are required metadata")
 	}
 	var err error
-	if j.to, err = s.server(m("server"), s.LoadURL); err != nil {
+	if j.target, err = s.server(m("server"), s.LoadURL); err != nil {
 		return j, fmt.Errorf("invalid url: %w", err)
 	}
 	clone, err := strconv.ParseInt(m("clone"), 10, 64)
 	if err != nil || clone <= 0 {
-		return j, fmt.Errorf("metadata clone must be integer: %q is none above 0", redact.Excerpt(m("clone"), maxWords))
+		return j, fmt.Errorf("metadata clone must be integer: %q is none above 0", redact.Excerpt(m("clone"), maxMessage))
 	}
 	password, err := s.password(m("passwd"), m("passwdFrom"))
 	if err != nil {
@@ -296,7 +296,7 @@ func (s *Servers) ngrinder(metadata map[string]string) (*job, error) {
 	}
 	j.interval = max(interval, minInterval)
 	j.header = http.Header{"Authorization": {"Basic " + base64.StdEncoding.EncodeToString([]byte(m("username")+":"+password))}}
-	j.path, j.starting = fmt.Sprintf("perftest/api/%d/clone_and_start", clone), fmt.Sprintf("ngrinder: start a clone of test %d", clone)
+	j.startPath, j.startErrorPrefix = fmt.Sprintf("perftest/api/%d/clone_and_start", clone), fmt.Sprintf("ngrinder: start a clone of test %d", clone)
 	j.detail = fmt.Sprintf(", a clone of test %d,", clone)
 	return j, nil
 }
@@ -308,7 +308,7 @@ func (s *Servers) password(encoded, file string) (string, error) {
 	case encoded != "" && file != "":
 		return "", errors.New("metadata passwd and passwdFrom exclude each other")
 	case file != "":
-		password, err := s.key(file)
+		password, err := s.readKey(file)
 		if err != nil {
 			err = fmt.Errorf("metadata passwdFrom is invalid: %w", err)
 		}
@@ -325,19 +325,19 @@ func (s *Servers) password(encoded, file string) (string, error) {
 	return password, nil
 }
 
-func (s *Servers) concord(metadata map[string]string) (*job, error) {
+func (s *Servers) concordJob(metadata map[string]string) (*job, error) {
 	m := trimmed(metadata)
-	j := &job{kind: concord, servers: s, path: "api/v1/process", starting: "concord: start a process"}
+	j := &job{serverAPI: concordAPI, servers: s, startPath: "api/v1/process", startErrorPrefix: "concord: start a process"}
 	required := func(key string) error { return fmt.Errorf("`%s` is required with type concord", key) }
 	for _, key := range []string{"server", "org", "project", "repo", "entrypoint", "apiKeyPath"} {
 		if m(key) == "" && (key != "server" || s.ProcessURL == "") {
 			return j, required(key)
 		}
 	}
-	key, err := s.key(m("apiKeyPath"))
+	key, err := s.readKey(m("apiKeyPath"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return j, fmt.Errorf("`apiKeyPath` file doesn't exist %s", redact.Excerpt(m("apiKeyPath"), maxWords))
+		return j, fmt.Errorf("`apiKeyPath` file doesn't exist %s", redact.Excerpt(m("apiKeyPath"), maxMessage))
 	case err != nil:
 		return j, fmt.Errorf("`apiKeyPath`: %w", err)
 	}
@@ -356,7 +356,7 @@ func (s *Servers) concord(metadata map[string]string) (*job, error) {
 	if _, ok := metadata["arguments.endpoint"]; ok {
 		return j, errors.New("`arguments.endpoint` is not for metadata to set: use `endpoint`")
 	}
-	if j.to, err = s.server(m("server"), s.ProcessURL); err != nil {
+	if j.target, err = s.server(m("server"), s.ProcessURL); err != nil {
 		return j, fmt.Errorf("`server`: %w", err)
 	}
 	var body bytes.Buffer

@@ -26,8 +26,8 @@ const (
 	idSize     = 24
 )
 
-// A line is the JSON of a record.
-type line struct {
+// A storedRun is the JSON of a record.
+type storedRun struct {
 	Key         string  `json:"key"`
 	FailOnError bool    `json:"failOnError,omitempty"`
 	Run         api.Run `json:"run"`
@@ -35,16 +35,16 @@ type line struct {
 
 // A history writes runs to disk in the background. The runner's lock guards its fields.
 type history struct {
-	file    *store.File     // nil: nothing is kept
-	pending map[string]bool // IDs of runs to write or remove
-	writing bool            // flush is running, in a goroutine of writer
-	writer  sync.WaitGroup
-	trouble error // error of the last write, or nil
+	file       *store.File     // nil: nothing is kept
+	pending    map[string]bool // IDs of runs to write or remove
+	writing    bool            // flush is running, in a goroutine of background
+	background sync.WaitGroup
+	writeErr   error // error of the last write, or nil
 }
 
-// recall fills the runner from its file. Runs that were under way become Lost;
+// openHistory fills the runner from its file. Runs that were under way become Lost;
 // undelivered verdicts may still be shared.
-func (r *Runner) recall() (err error) {
+func (r *Runner) openHistory() (err error) {
 	path := filepath.Join(r.config.Dir, fileName)
 	for range 2 {
 		r.all, r.byID, r.byKey, r.pending = nil, map[string]*entry{}, map[key]*entry{}, map[string]bool{}
@@ -64,7 +64,7 @@ func (r *Runner) recall() (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id := range r.pending {
-		r.write(id)
+		r.scheduleWrite(id)
 	}
 	if bad := len(r.pending); bad > 0 {
 		r.config.Warn(fmt.Errorf("history of runs: %d of %d records cannot be read and are removed", bad, bad+len(r.all)))
@@ -72,7 +72,7 @@ func (r *Runner) recall() (err error) {
 	for _, e := range r.all {
 		if s := e.run.State; s == api.Queued || s == api.Running {
 			e.run.State, e.run.Ended, e.run.Reason = api.Lost, r.config.Now().UTC(), "the test runner died before the run ended"
-			r.write(e.run.ID)
+			r.scheduleWrite(e.run.ID)
 		}
 	}
 	return nil
@@ -83,7 +83,7 @@ func (r *Runner) load(bucket string, id, text []byte) error {
 	if bucket != recordBucket {
 		return nil
 	}
-	var l line
+	var l storedRun
 	err := json.Unmarshal(text, &l)
 	sum, err2 := hex.DecodeString(l.Key)
 	if err != nil || err2 != nil || len(sum) != len(key{}) || len(id) != idSize || l.Run.ID != string(id) || l.Run.State == "" {
@@ -96,15 +96,15 @@ func (r *Runner) load(bucket string, id, text []byte) error {
 	return nil
 }
 
-// write has the run of an ID written, or removed if the run is not known any more.
-func (r *Runner) write(id string) {
+// scheduleWrite has the run of an ID written, or removed if the run is not known any more.
+func (r *Runner) scheduleWrite(id string) {
 	if r.file == nil {
 		return
 	}
 	r.pending[id] = true
 	if !r.writing {
 		r.writing = true
-		r.writer.Go(r.flush)
+		r.background.Go(r.flush)
 	}
 }
 
@@ -122,7 +122,7 @@ func (r *Runner) flush() {
 			record, output := store.Write{Bucket: recordBucket, Key: []byte(id)}, store.Write{Bucket: outputBucket, Key: []byte(id)}
 			e := r.byID[id]
 			if e != nil {
-				record.Value = line{hex.EncodeToString(e.key[:]), e.failOnError, e.run}
+				record.Value = storedRun{hex.EncodeToString(e.key[:]), e.failOnError, e.run}
 			}
 			if writes = append(writes, record); e == nil {
 				writes = append(writes, output)
@@ -138,15 +138,15 @@ func (r *Runner) flush() {
 			for _, e := range outputs {
 				e.output = ""
 			}
-			r.trouble = nil
+			r.writeErr = nil
 			continue
 		}
 		err = fmt.Errorf("history of runs: %w", err)
-		if r.trouble == nil || r.trouble.Error() != err.Error() {
+		if r.writeErr == nil || r.writeErr.Error() != err.Error() {
 			r.config.Warn(err)
 		}
 		maps.Copy(r.pending, changed)
-		if r.trouble = err; r.root.Err() != nil {
+		if r.writeErr = err; r.root.Err() != nil {
 			break
 		}
 		r.mu.Unlock()

@@ -27,9 +27,9 @@ func shutdown(t *testing.T, d *run.Runner) {
 
 // A new process knows the runs of the old one, and still gives undelivered verdicts.
 func TestRestart(t *testing.T) {
-	within(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := run.Config{Dir: t.TempDir()}
-		d, good, bad := open(t, c), &work{takes: time.Second}, &work{takes: time.Second, err: exit(3)}
+		d, good, bad := open(t, c), &countingTask{duration: time.Second}, &countingTask{duration: time.Second, err: exit(3)}
 		load := request("load")
 		load.FailOnError = true
 		owed := wait(t, d, request("owed"), bad)
@@ -37,7 +37,7 @@ func TestRestart(t *testing.T) {
 		d.Deliver(told.ID)
 		failed := start(t, d, load, bad)
 		time.Sleep(time.Minute)
-		under := start(t, d, request("under way"), &work{takes: time.Hour})
+		under := start(t, d, request("under way"), &countingTask{duration: time.Hour})
 		before := d.Runs(api.Filter{}, nil)
 		shutdown(t, d)
 
@@ -51,7 +51,7 @@ func TestRestart(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", a, b)
 			}
 		}
-		state(t, after[0], api.Stopped)
+		checkState(t, after[0], api.Stopped)
 		if got := lookUp(t, d, under.ID); got.Reason != "the test runner was shut down" || got.Output != "working\n" {
 			t.Errorf("got %+v", got)
 		}
@@ -62,7 +62,7 @@ func TestRestart(t *testing.T) {
 		if got := start(t, d, load, bad); got.ID != failed.ID || got.State != api.Failed || got.Output != "working\n" {
 			t.Errorf("got %+v", got)
 		}
-		bad.started(t, 2)
+		bad.checkStarts(t, 2)
 		d.Deliver(owed.ID)
 		d.Deliver(failed.ID)
 		shutdown(t, d)
@@ -70,9 +70,9 @@ func TestRestart(t *testing.T) {
 		d = open(t, c)
 		wait(t, d, request("owed"), bad)
 		wait(t, d, request("told"), good)
-		state(t, start(t, d, load, bad), api.Running)
-		bad.started(t, 4)
-		good.started(t, 2)
+		checkState(t, start(t, d, load, bad), api.Running)
+		bad.checkStarts(t, 4)
+		good.checkStarts(t, 2)
 		if ids := d.Runs(api.Filter{}, nil); len(ids) != 7 || !slices.IsSortedFunc(ids, func(a, b api.Run) int { return strings.Compare(b.ID, a.ID) }) {
 			t.Errorf("got %d runs, not sorted", len(ids))
 		}
@@ -98,7 +98,7 @@ func TestDamagedHistoryIsSetAside(t *testing.T) {
 	sound := func() []byte {
 		c := run.Config{Dir: t.TempDir()}
 		d := open(t, c)
-		wait(t, d, request("a"), &work{})
+		wait(t, d, request("a"), &countingTask{})
 		shutdown(t, d)
 		text, err := os.ReadFile(filepath.Join(c.Dir, "runs.db"))
 		must(t, err)
@@ -129,7 +129,7 @@ func TestDamagedHistoryIsSetAside(t *testing.T) {
 				if err := d.Ready(); err != nil || len(d.Runs(api.Filter{}, nil)) != 0 {
 					t.Errorf("ready: %v", err)
 				}
-				wait(t, d, request("b"), &work{})
+				wait(t, d, request("b"), &countingTask{})
 				shutdown(t, d)
 			}
 		})
@@ -139,13 +139,13 @@ func TestDamagedHistoryIsSetAside(t *testing.T) {
 func TestRetention(t *testing.T) {
 	for name, dir := range map[string]string{"in memory": "", "on disk": t.TempDir()} {
 		t.Run(name, func(t *testing.T) {
-			within(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				c := run.Config{Dir: dir, Keep: 3, KeepFor: time.Hour}
 				d := open(t, c)
-				under := start(t, d, request("under way"), &work{takes: 30 * time.Minute})
+				under := start(t, d, request("under way"), &countingTask{duration: 30 * time.Minute})
 				var ids []string
 				for i := range 5 {
-					ids = append(ids, wait(t, d, request(fmt.Sprint(i)), &work{}).ID)
+					ids = append(ids, wait(t, d, request(fmt.Sprint(i)), &countingTask{}).ID)
 				}
 				for i, id := range ids {
 					if _, err := d.Run(id); (err == nil) != (i >= 2) || err != nil && !errors.Is(err, run.ErrNotFound) {
@@ -175,11 +175,11 @@ func TestRetention(t *testing.T) {
 // Without a directory only the output of the newest runs is kept.
 func TestOutputInMemoryIsBounded(t *testing.T) {
 	measure.WithoutRace(t)
-	within(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		d := open(t, run.Config{OutputLimit: 8 << 20})
 		var ids []string
 		for i := range 10 {
-			ids = append(ids, wait(t, d, request(fmt.Sprint(i)), writes(strings.Repeat("x", 8<<20))).ID)
+			ids = append(ids, wait(t, d, request(fmt.Sprint(i)), writeTask(strings.Repeat("x", 8<<20))).ID)
 		}
 		for i, id := range ids {
 			got := lookUp(t, d, id)
@@ -191,13 +191,13 @@ func TestOutputInMemoryIsBounded(t *testing.T) {
 }
 
 func TestRunsAreSelected(t *testing.T) {
-	within(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		d := open(t, run.Config{})
 		var ids []string
 		for i := range 6 {
 			r := request(fmt.Sprint(i))
 			r.Namespace, r.Name, r.Type = []string{"prod", "test"}[i%2], []string{"app", "web", "db"}[i%3], []string{"bash", "helm"}[i/3]
-			w := &work{takes: time.Second}
+			w := &countingTask{duration: time.Second}
 			if i == 4 {
 				w.err = exit(1)
 			}
@@ -219,7 +219,7 @@ func TestIDs(t *testing.T) {
 	d := open(t, run.Config{})
 	last := ""
 	for i := range 100 {
-		id := start(t, d, request(fmt.Sprint(i)), &work{}).ID
+		id := start(t, d, request(fmt.Sprint(i)), &countingTask{}).ID
 		if id <= last || len(id) != 24 || strings.Trim(id, "0123456789abcdefghijklmnopqrstuv") != "" {
 			t.Errorf("%s after %s", id, last)
 		}

@@ -21,7 +21,7 @@ const pieceSize = 32 << 10
 
 // An output is the writer of a task. It masks secrets and replaces invalid characters, and
 // then keeps the beginning and the end. Readers never slow down the task.
-type output struct {
+type readOutput struct {
 	limit int // bytes that are kept
 
 	mu      sync.Mutex
@@ -36,7 +36,7 @@ type output struct {
 	wake       chan struct{} // closed by the next change
 }
 
-func (o *output) Write(b []byte) (int, error) {
+func (o *readOutput) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
@@ -50,7 +50,7 @@ func (o *output) Write(b []byte) (int, error) {
 }
 
 // close ends the output. Later writes fail.
-func (o *output) close() {
+func (o *readOutput) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
@@ -60,17 +60,17 @@ func (o *output) close() {
 
 // put adds masked text. It keeps a character that is incomplete at the end for the next call,
 // unless last.
-func (o *output) put(b []byte, last bool) {
+func (o *readOutput) put(b []byte, last bool) {
 	b = append(o.part, b...)
 	n := len(b)
 	if !last {
-		n = whole(b)
+		n = completeLen(b)
 	}
 	o.part = bytes.Clone(b[n:])
 	b = bytes.ToValidUTF8(b[:n], []byte("\ufffd"))
 	o.total += int64(len(b))
 	if !o.full {
-		n := whole(b[:min(len(b), o.limit/2-len(o.head))])
+		n := completeLen(b[:min(len(b), o.limit/2-len(o.head))])
 		o.full = n < len(b)
 		o.head, b = append(o.head, b[:n]...), b[n:]
 	}
@@ -83,9 +83,9 @@ func (o *output) put(b []byte, last bool) {
 	o.wake = make(chan struct{})
 }
 
-// from returns the kept text from a position on, with a line in place of bytes that were left
+// textFrom returns the kept text from a position on, with a line in place of bytes that were left
 // out, and whether there is such a line. It is called with the lock held.
-func (o *output) from(pos int64) (text string, truncated bool) {
+func (o *readOutput) textFrom(pos int64) (text string, truncated bool) {
 	if pos < int64(len(o.head)) {
 		text, pos = string(o.head[pos:]), int64(len(o.head))
 	}
@@ -95,24 +95,24 @@ func (o *output) from(pos int64) (text string, truncated bool) {
 	}
 	lost := o.total - int64(len(tail)) - pos
 	if lost > 0 {
-		text += gap(lost)
+		text += omissionLine(lost)
 	}
 	return text + string(tail[max(0, -lost):]), lost > 0
 }
 
 // text returns the kept text, and how many bytes the task wrote.
-func (o *output) text() (text string, written int64, truncated bool) {
+func (o *readOutput) text() (text string, written int64, truncated bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	text, truncated = o.from(0)
+	text, truncated = o.textFrom(0)
 	return text, o.written, truncated
 }
 
 // copy writes the output to w: what there is now, or with follow until it ends.
-func (o *output) copy(ctx context.Context, follow bool, w io.Writer) error {
+func (o *readOutput) copy(ctx context.Context, follow bool, w io.Writer) error {
 	for pos := int64(0); ; {
 		o.mu.Lock()
-		text, _ := o.from(pos)
+		text, _ := o.textFrom(pos)
 		pos = o.total
 		closed, wake := o.closed, o.wake
 		o.mu.Unlock()
@@ -132,8 +132,8 @@ func (o *output) copy(ctx context.Context, follow bool, w io.Writer) error {
 	}
 }
 
-// whole returns the length of b without an incomplete character at its end.
-func whole(b []byte) int {
+// completeLen returns the length of b without an incomplete character at its end.
+func completeLen(b []byte) int {
 	for n := len(b) - 1; n >= max(0, len(b)-utf8.UTFMax); n-- {
 		if utf8.RuneStart(b[n]) {
 			if !utf8.FullRune(b[n:]) {
@@ -145,35 +145,37 @@ func whole(b []byte) int {
 	return len(b)
 }
 
-// gap returns the line in place of bytes that were left out.
-func gap(lost int64) string { return fmt.Sprintf("\n[%d bytes left out]\n", lost) }
+// omissionLine returns the line in place of bytes that were left out.
+func omissionLine(lost int64) string { return fmt.Sprintf("\n[%d bytes left out]\n", lost) }
 
 // Bounds of the texts in a record, in bytes.
 const (
-	shortMax    = 512 // the most that a server accepts, since it checks scopes against the record
+	fieldMax    = 512 // the most that a server accepts, since it checks scopes against the record
 	valueMax    = 4 << 10
 	metadataMax = 16 << 10
 	reasonMax   = 4 << 10 // why a run did not succeed
 )
 
-// short shortens a text of the request for the record.
-func short(text string) string { return strings.ToValidUTF8(cut(text, shortMax), "\ufffd") }
+// truncateField shortens a text of the request for the record.
+func truncateField(text string) string {
+	return strings.ToValidUTF8(truncate(text, fieldMax), "\ufffd")
+}
 
-func cut(text string, limit int) string {
+func truncate(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-	return text[:whole([]byte(text[:limit]))] + "…"
+	return text[:completeLen([]byte(text[:limit]))] + "…"
 }
 
-// recorded returns metadata for the record: secrets are masked, and long values are cut
+// recordedMetadata returns metadata for the record: secrets are masked, and long values are cut
 // to their beginning. If the total exceeds metadataMax, the last keys in sorted order are
 // left out.
-func recorded(metadata map[string]string, secrets []string) map[string]string {
+func recordedMetadata(metadata map[string]string, secrets []string) map[string]string {
 	kept, size := map[string]string{}, 0
 	for _, name := range slices.Sorted(maps.Keys(metadata)) {
-		value := public(name, metadata[name], secrets)
-		name = redact.String(cut(name, shortMax), secrets...)
+		value := maskValue(name, metadata[name], secrets)
+		name = redact.String(truncate(name, fieldMax), secrets...)
 		if size += len(name) + len(value); size > metadataMax {
 			break
 		}
@@ -182,31 +184,31 @@ func recorded(metadata map[string]string, secrets []string) map[string]string {
 	return kept
 }
 
-// private matches the names of keys whose values are secrets. Names that reference matches
+// secretName; reference → referenceName matches the names of keys whose values are secrets. Names that reference matches
 // too, such as apiKeyPath, only refer to a secret.
-var private, reference = regexp.MustCompile(`(?i)key$|passw|secret|token|apikey|credential`), regexp.MustCompile(`(?i)(path|file|from)$`)
+var secretName, referenceName = regexp.MustCompile(`(?i)key$|passw|secret|token|apikey|credential`), regexp.MustCompile(`(?i)(path|file|from)$`)
 
-// public masks a value line by line, since scripts have several lines. In a JSON object of
+// maskValue masks a value line by line, since scripts have several lines. In a JSON object of
 // strings, such as env_vars, it masks each value by its name.
-func public(name, value string, secrets []string) string {
-	if value != "" && private.MatchString(name) && !reference.MatchString(name) {
+func maskValue(name, value string, secrets []string) string {
+	if value != "" && secretName.MatchString(name) && !referenceName.MatchString(name) {
 		return redact.Mask
 	}
-	value = redact.MaskPartialEnd(cut(redact.Secrets(value, secrets...), 4*valueMax), secrets...)
+	value = redact.MaskPartialEnd(truncate(redact.Secrets(value, secrets...), 4*valueMax), secrets...)
 	var object map[string]string
 	if strings.HasPrefix(strings.TrimSpace(value), "{") && json.Unmarshal([]byte(value), &object) == nil {
 		for name, inner := range object {
-			object[name] = public(name, inner, secrets)
+			object[name] = maskValue(name, inner, secrets)
 		}
 		text, _ := json.Marshal(object) // texts always marshal
-		return cut(string(text), valueMax)
+		return truncate(string(text), valueMax)
 	}
 	if strings.Contains(value, "PRIVATE KEY-----") { // a key spans lines
-		return cut(redact.String(value, secrets...), valueMax)
+		return truncate(redact.String(value, secrets...), valueMax)
 	}
 	lines := strings.Split(value, "\n")
 	for i, line := range lines {
 		lines[i] = redact.String(line)
 	}
-	return cut(redact.Secrets(strings.Join(lines, "\n"), secrets...), valueMax)
+	return truncate(redact.Secrets(strings.Join(lines, "\n"), secrets...), valueMax)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/run"
 )
 
-// writes is a task that writes pieces.
-func writes(pieces ...string) run.Task {
+// writeTask is a task that writes pieces.
+func writeTask(pieces ...string) run.Task {
 	return task(func(_ context.Context, out io.Writer) error {
 		for _, piece := range pieces {
 			if n, err := io.WriteString(out, piece); n != len(piece) || err != nil {
@@ -30,7 +30,7 @@ func writes(pieces ...string) run.Task {
 	})
 }
 
-func output(t *testing.T, d *run.Runner, id string, follow bool) string {
+func readOutput(t *testing.T, d *run.Runner, id string, follow bool) string {
 	t.Helper()
 	var b strings.Builder
 	must(t, d.Output(t.Context(), id, follow, &b))
@@ -61,11 +61,11 @@ func TestOutput(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := request(name)
 			r.OutputLimit = test.limit
-			got := wait(t, d, r, writes(test.pieces...))
+			got := wait(t, d, r, writeTask(test.pieces...))
 			if got.Output != test.want || got.Truncated != test.truncated || got.Bytes != int64(len(strings.Join(test.pieces, ""))) {
 				t.Errorf("got %q, truncated %t, %d bytes; want %q", got.Output, got.Truncated, got.Bytes, test.want)
 			}
-			testenv.Equal(t, output(t, d, got.ID, true), test.want, "output")
+			testenv.Equal(t, readOutput(t, d, got.ID, true), test.want, "output")
 		})
 	}
 }
@@ -92,7 +92,7 @@ func TestMuchOutput(t *testing.T) {
 	followed := make(chan error)
 	go func() { followed <- d.Output(context.Background(), first.ID, true, writer) }()
 	got := wait(t, d, request("a"), flood)
-	if state(t, got, api.Succeeded); got.Bytes != int64(total*len(piece)) || !got.Truncated || len(got.Output) > 256<<10+100 {
+	if checkState(t, got, api.Succeeded); got.Bytes != int64(total*len(piece)) || !got.Truncated || len(got.Output) > 256<<10+100 {
 		t.Errorf("%d bytes, of which %d are kept", got.Bytes, len(got.Output))
 	}
 	if most > 8<<20 {
@@ -105,7 +105,7 @@ func TestMuchOutput(t *testing.T) {
 }
 
 func TestFollow(t *testing.T) {
-	within(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		d := open(t, run.Config{})
 		got := start(t, d, request("a"), task(func(_ context.Context, out io.Writer) error {
 			for i := range 10 {
@@ -123,7 +123,7 @@ func TestFollow(t *testing.T) {
 		for i := range followers {
 			go func() {
 				time.Sleep(time.Duration(i) * 300 * time.Millisecond) // the last followers begin after the end
-				ends <- output(t, d, got.ID, true)
+				ends <- readOutput(t, d, got.ID, true)
 			}()
 		}
 		time.Sleep(500 * time.Millisecond)
@@ -138,7 +138,7 @@ func TestFollow(t *testing.T) {
 		}
 		reader.Close()
 		time.Sleep(1500 * time.Millisecond)
-		if now := output(t, d, got.ID, false); now != "line 0\nline 1\nline 2\n" {
+		if now := readOutput(t, d, got.ID, false); now != "line 0\nline 1\nline 2\n" {
 			t.Errorf("now %q", now)
 		}
 		if now := lookUp(t, d, got.ID); now.Output != "line 0\nline 1\nline 2\n" || now.Bytes != 21 || now.Duration != 2500 {
@@ -170,7 +170,7 @@ func (s *slowFollower) Write(b []byte) (int, error) {
 }
 
 func TestSlowFollowerMissesTheMiddle(t *testing.T) {
-	within(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		d := open(t, run.Config{OutputLimit: 100})
 		got := start(t, d, request("a"), task(func(_ context.Context, out io.Writer) error {
 			for i := range 1000 {
@@ -201,7 +201,7 @@ func TestSlowFollowerMissesTheMiddle(t *testing.T) {
 
 // A write after the task has returned is discarded.
 func TestLateOutput(t *testing.T) {
-	within(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		d := open(t, run.Config{})
 		late := make(chan error, 1)
 		got := wait(t, d, request("a"), task(func(_ context.Context, out io.Writer) error {
@@ -220,7 +220,7 @@ func TestLateOutput(t *testing.T) {
 
 // S-47: every form of a secret is masked, wherever writes split it.
 func TestSecretsAreMasked(t *testing.T) {
-	within(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		const canary = "c4n/ry+s3cr3t"
 		dir := t.TempDir()
 		d := open(t, run.Config{Dir: dir})
@@ -251,7 +251,7 @@ func TestSecretsAreMasked(t *testing.T) {
 			return errors.New("exit status 1, said " + canary)
 		})
 		got := start(t, d, r, loud)
-		go func() { live <- output(t, d, got.ID, true) }()
+		go func() { live <- readOutput(t, d, got.ID, true) }()
 		got = wait(t, d, r, loud)
 		text, _ := json.Marshal(got)
 		see("record", string(text))
@@ -284,7 +284,7 @@ func TestRecordIsBounded(t *testing.T) {
 		t.Errorf("%d bytes", len(text))
 	}
 	names := run.Request{Namespace: long[:512], Name: long[1:513]}
-	if got := wait(t, d, names, &work{}); got.Namespace != names.Namespace || got.Name != names.Name {
+	if got := wait(t, d, names, &countingTask{}); got.Namespace != names.Namespace || got.Name != names.Name {
 		t.Errorf("got %q of %q", got.Name, got.Namespace)
 	}
 }

@@ -20,29 +20,29 @@ import (
 )
 
 const (
-	crashDir = "HEADGATE_TEST_RUNS" // directory of the process that is killed
-	settled  = 5                    // rounds of victim before a Shutdown, which are surely on disk
+	crashDir     = "HEADGATE_TEST_RUNS" // directory of the process that is killed
+	syncedRounds = 5                    // rounds of recordUntilKilled before a Shutdown, which are surely on disk
 )
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(crashDir); dir != "" {
-		fmt.Println("error", victim(dir))
+		fmt.Println("error", recordUntilKilled(dir))
 		return
 	}
 	os.Exit(m.Run())
 }
 
-// victim starts a run and ends another in each round, and prints their IDs, until it is killed.
-func victim(dir string) error {
+// recordUntilKilled starts a run and ends another in each round, and prints their IDs, until it is killed.
+func recordUntilKilled(dir string) error {
 	d, err := run.Open(run.Config{Dir: dir, Keep: 100_000, Concurrency: 100_000})
 	forever := task(func(ctx context.Context, _ io.Writer) error { <-ctx.Done(); return nil })
 	for i := 0; err == nil; i++ {
-		if i == settled {
+		if i == syncedRounds {
 			err = d.Shutdown(context.Background())
 			d, _ = run.Open(run.Config{Dir: dir, Keep: 100_000, Concurrency: 100_000})
 		}
 		under, err1 := d.Start(request(fmt.Sprint("load ", i)), forever)
-		owed, err2 := d.Wait(context.Background(), request(fmt.Sprint("test ", i)), &work{err: exit(1)})
+		owed, err2 := d.Wait(context.Background(), request(fmt.Sprint("test ", i)), &countingTask{err: exit(1)})
 		if i%2 == 1 {
 			d.Deliver(owed.ID)
 		}
@@ -77,14 +77,14 @@ func TestCrash(t *testing.T) {
 		lost := 0
 		for i, ids := range all {
 			want := api.Lost
-			if i < settled {
+			if i < syncedRounds {
 				want = api.Stopped
 			}
 			under, err := d.Run(ids[0])
 			owed, err2 := d.Run(ids[1])
 			switch {
 			case err != nil || err2 != nil || owed.State == api.Lost:
-				if lost++; i < settled {
+				if lost++; i < syncedRounds {
 					t.Errorf("round %d is not found: %v, %v", i, err, err2)
 				}
 			case lost > 0:
@@ -95,8 +95,8 @@ func TestCrash(t *testing.T) {
 				t.Errorf("owed: %+v", owed)
 			}
 		}
-		testenv.Equal(t, wait(t, d, request("test 0"), &work{}).ID, all[0][1])
-		if got := wait(t, d, request("test 1"), &work{}); got.ID == all[1][1] {
+		testenv.Equal(t, wait(t, d, request("test 0"), &countingTask{}).ID, all[0][1])
+		if got := wait(t, d, request("test 1"), &countingTask{}); got.ID == all[1][1] {
 			t.Error("a verdict that was delivered is given again")
 		}
 		t.Logf("the last %d of %d rounds are not found", lost, len(all))
@@ -115,31 +115,31 @@ type exit int
 func (e exit) Error() string { return "exit status " + string(rune('0'+int(e))) }
 func (e exit) ExitCode() int { return int(e) }
 
-// A work is a task that counts its starts, takes a while, and returns a given error.
-type work struct {
-	starts atomic.Int32
-	active atomic.Int32
-	most   atomic.Int32 // the most at a time
-	takes  time.Duration
-	err    error
+// A countingTask is a task that counts its starts, takes a while, and returns a given error.
+type countingTask struct {
+	starts    atomic.Int32
+	active    atomic.Int32
+	maxActive atomic.Int32 // the most at a time
+	duration  time.Duration
+	err       error
 }
 
-func (w *work) Run(ctx context.Context, out io.Writer) error {
+func (w *countingTask) Run(ctx context.Context, out io.Writer) error {
 	w.starts.Add(1)
 	now := w.active.Add(1)
 	defer w.active.Add(-1)
-	for most := w.most.Load(); now > most && !w.most.CompareAndSwap(most, now); most = w.most.Load() {
+	for most := w.maxActive.Load(); now > most && !w.maxActive.CompareAndSwap(most, now); most = w.maxActive.Load() {
 	}
 	io.WriteString(out, "working\n")
 	select {
-	case <-time.After(w.takes):
+	case <-time.After(w.duration):
 		return w.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (w *work) started(t *testing.T, want int) {
+func (w *countingTask) checkStarts(t *testing.T, want int) {
 	t.Helper()
 	synctest.Wait()
 	testenv.Equal(t, int(w.starts.Load()), want)
@@ -175,7 +175,7 @@ func start(t *testing.T, d *run.Runner, r run.Request, w run.Task) api.Run {
 	return got
 }
 
-func state(t *testing.T, got api.Run, want api.RunState) {
+func checkState(t *testing.T, got api.Run, want api.RunState) {
 	t.Helper()
 	if got.State != want {
 		t.Errorf("run %s is %s (%s), want %s", got.ID, got.State, got.Reason, want)
@@ -189,8 +189,8 @@ func lookUp(t *testing.T, d *run.Runner, id string) api.Run {
 	return got
 }
 
-// within runs f in a synctest bubble, where time passes when all goroutines are blocked.
-func within(t *testing.T, f func(t *testing.T)) {
+// inBubble runs f in a synctest bubble, where time passes when all goroutines are blocked.
+func inBubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
 }

@@ -162,19 +162,19 @@ type job struct {
 	task    Task
 	timeout time.Duration
 	secrets []string
-	out     *output
+	out     *readOutput
 	cancel  context.CancelCauseFunc // nil while queued
 	waiting int                     // callers of Wait
 }
 
-// An end says how a run ended. A run is told to end by cancelling its context with an end as cause.
-type end struct {
+// An outcome; "with an end as cause" → "with an outcome as cause" says how a run ended. A run is told to end by cancelling its context with an end as cause.
+type outcome struct {
 	state  api.RunState
 	reason string
 	code   *int // nil for none
 }
 
-func (e end) Error() string { return e.reason }
+func (e outcome) Error() string { return e.reason }
 
 // Open opens a runner, which must be shut down. It fails if another process has the
 // directory open. Runs that were under way when that process died become Lost.
@@ -198,7 +198,7 @@ func Open(c Config) (*Runner, error) {
 	r := &Runner{config: c, byID: map[string]*entry{}, byKey: map[key]*entry{}}
 	r.root, r.stop = context.WithCancelCause(context.Background())
 	if c.Dir != "" {
-		if err := r.recall(); err != nil {
+		if err := r.openHistory(); err != nil {
 			return nil, fmt.Errorf("history of runs: %w", err)
 		}
 	}
@@ -210,11 +210,11 @@ func Open(c Config) (*Runner, error) {
 // and that was not delivered, Start returns that run with its output and starts nothing.
 // The error is ErrBusy or ErrClosed.
 func (r *Runner) Start(q Request, t Task) (api.Run, error) {
-	e, err := r.claim(&q, t, false)
+	e, err := r.findOrAdmit(&q, t, false)
 	if err != nil {
 		return api.Run{}, err
 	}
-	return r.record(e), nil
+	return r.withOutput(e), nil
 }
 
 // Wait waits for the end of a run and returns it with its output. The run is an equal one
@@ -224,7 +224,7 @@ func (r *Runner) Start(q Request, t Task) (api.Run, error) {
 // verdict is kept for the next equal request. Otherwise the error is ErrBusy or ErrClosed.
 func (r *Runner) Wait(ctx context.Context, q Request, t Task) (api.Run, error) {
 	for {
-		e, err := r.claim(&q, t, true)
+		e, err := r.findOrAdmit(&q, t, true)
 		if err != nil {
 			return api.Run{}, err
 		}
@@ -235,24 +235,24 @@ func (r *Runner) Wait(ctx context.Context, q Request, t Task) (api.Run, error) {
 		r.mu.Lock()
 		again := false
 		if j := e.job; j == nil {
-			again = e.abandoned && e.run.State == api.Cancelled // earlier callers abandoned it: claim a new run
+			again = e.abandoned && e.run.State == api.Cancelled // earlier callers abandoned it: start a new run
 		} else {
 			err = context.Cause(ctx)
 			if j.waiting--; q.Abandon && j.waiting == 0 {
 				e.abandoned = true
-				r.cancel(e, end{state: api.Cancelled, reason: "cancelled by its caller, who left"})
+				r.cancel(e, outcome{state: api.Cancelled, reason: "cancelled by its caller, who left"})
 			}
 		}
 		r.mu.Unlock()
 		if !again {
-			return r.record(e), err
+			return r.withOutput(e), err
 		}
 	}
 }
 
-// claim returns the run that answers a request, a new one if necessary. It counts a caller
+// findOrAdmit returns the run that answers a request, a new one if necessary. It counts a caller
 // that waits.
-func (r *Runner) claim(q *Request, t Task, waits bool) (*entry, error) {
+func (r *Runner) findOrAdmit(q *Request, t Task, waits bool) (*entry, error) {
 	k := q.key()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -260,10 +260,10 @@ func (r *Runner) claim(q *Request, t Task, waits bool) (*entry, error) {
 		return nil, ErrClosed
 	}
 	e := r.byKey[k]
-	if e != nil && (e.job != nil || r.owes(e, waits)) {
+	if e != nil && (e.job != nil || r.mustDeliver(e, waits)) {
 		if waits && !e.run.Waits && e.job != nil {
 			e.run.Waits = true
-			r.changed(e)
+			r.saveAndNotify(e)
 		}
 		r.config.Observe(e.run, true)
 	} else {
@@ -281,9 +281,9 @@ func (r *Runner) claim(q *Request, t Task, waits bool) (*entry, error) {
 // failed reports whether state s says that the test failed.
 func failed(s api.RunState) bool { return s == api.Failed || s == api.TimedOut }
 
-// owes reports whether the verdict of e must still be given to a caller, which waits or
+// mustDeliver reports whether the verdict of e must still be given to a caller, which waits or
 // only starts runs.
-func (r *Runner) owes(e *entry, waits bool) bool {
+func (r *Runner) mustDeliver(e *entry, waits bool) bool {
 	age := r.config.Now().Sub(e.run.Ended).Abs() // negative if the clock was set back
 	switch {
 	case e.run.Delivered || e.run.Checksum == "" || age > r.config.Verdict:
@@ -301,11 +301,11 @@ func (r *Runner) Deliver(id string) {
 	defer r.mu.Unlock()
 	if e := r.byID[id]; e != nil && e.job == nil && !e.run.Delivered {
 		e.run.Delivered = true
-		r.changed(e)
+		r.saveAndNotify(e)
 	}
 }
 
-// The methods from here to forget, except execute, are called with the lock held.
+// The methods from here to prune, except execute, are called with the lock held.
 
 // admit makes the run of a request, and starts it if there is a free slot, or queues it.
 func (r *Runner) admit(k key, q *Request, t Task, waits bool) *entry {
@@ -313,12 +313,12 @@ func (r *Runner) admit(k key, q *Request, t Task, waits bool) *entry {
 	e := &entry{
 		key: k, failOnError: q.FailOnError, done: make(chan struct{}),
 		run: api.Run{
-			ID: r.newID(created), State: api.Queued, Type: q.Type, Namespace: short(q.Namespace), Name: short(q.Name), Phase: short(q.Phase), Checksum: short(q.Checksum),
-			Metadata: recorded(q.Metadata, q.Secrets), Waits: waits, Actor: short(q.Actor), Created: created,
+			ID: r.newID(created), State: api.Queued, Type: q.Type, Namespace: truncateField(q.Namespace), Name: truncateField(q.Name), Phase: truncateField(q.Phase), Checksum: truncateField(q.Checksum),
+			Metadata: recordedMetadata(q.Metadata, q.Secrets), Waits: waits, Actor: truncateField(q.Actor), Created: created,
 		},
 		job: &job{
 			task: t, timeout: min(r.config.Timeout, cmp.Or(q.Timeout, r.config.Timeout)), secrets: slices.Clone(q.Secrets),
-			out: &output{limit: min(r.config.OutputLimit, cmp.Or(q.OutputLimit, r.config.OutputLimit)), mask: redact.NewStream(q.Secrets...), wake: make(chan struct{})},
+			out: &readOutput{limit: min(r.config.OutputLimit, cmp.Or(q.OutputLimit, r.config.OutputLimit)), mask: redact.NewStream(q.Secrets...), wake: make(chan struct{})},
 		},
 	}
 	r.add(e)
@@ -326,7 +326,7 @@ func (r *Runner) admit(k key, q *Request, t Task, waits bool) *entry {
 		r.launch(e)
 	} else {
 		r.queue = append(r.queue, e)
-		r.changed(e)
+		r.saveAndNotify(e)
 		r.config.Observe(e.run, false)
 	}
 	return e
@@ -350,9 +350,9 @@ func (r *Runner) add(e *entry) {
 	r.byKey[e.key] = e
 }
 
-// changed has a change of e written to the history, and sends it to watchers.
-func (r *Runner) changed(e *entry) {
-	r.write(e.run.ID)
+// saveAndNotify has a change of e written to the history, and sends it to watchers.
+func (r *Runner) saveAndNotify(e *entry) {
+	r.scheduleWrite(e.run.ID)
 	r.feed.Send(func() api.Run { return e.run })
 }
 
@@ -364,35 +364,35 @@ func (r *Runner) launch(e *entry) {
 	r.running++
 	e.run.State, e.run.Started = api.Running, r.config.Now().UTC()
 	go r.execute(ctx, e, j)
-	r.changed(e)
+	r.saveAndNotify(e)
 	r.config.Observe(e.run, false)
 }
 
 // execute runs a task and records how it ended, even if the task ends its goroutine.
 func (r *Runner) execute(ctx context.Context, e *entry, j *job) {
 	defer j.cancel(nil)
-	o := end{state: api.Failed, reason: "the task ended its goroutine"} // unless it returns
+	o := outcome{state: api.Failed, reason: "the task ended its goroutine"} // unless it returns
 	defer func() {
 		if p := recover(); p != nil {
-			o = end{state: api.Failed, reason: j.reason(fmt.Sprintf("the task panicked: %v", p))}
+			o = outcome{state: api.Failed, reason: j.reason(fmt.Sprintf("the task panicked: %v", p))}
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.finish(e, o)
 	}()
-	ctx, stop := context.WithTimeoutCause(ctx, j.timeout, end{state: api.TimedOut, reason: "timed out after " + j.timeout.String()})
+	ctx, stop := context.WithTimeoutCause(ctx, j.timeout, outcome{state: api.TimedOut, reason: "timed out after " + j.timeout.String()})
 	defer stop()
 	o = j.judge(ctx, j.task.Run(ctx, j.out))
 }
 
 // judge returns how a run ended whose task returned err. If the run was told to end, that
 // decides, whatever the task returned: a test that was cut short has not passed.
-func (j *job) judge(ctx context.Context, err error) end {
-	o := end{state: api.Succeeded}
+func (j *job) judge(ctx context.Context, err error) outcome {
+	o := outcome{state: api.Succeeded}
 	if err != nil {
 		o.state = api.Failed
 	}
-	if cause, ended := errors.AsType[end](context.Cause(ctx)); ended {
+	if cause, ended := errors.AsType[outcome](context.Cause(ctx)); ended {
 		o.state = cause.state
 		switch {
 		case err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
@@ -413,11 +413,13 @@ func (j *job) judge(ctx context.Context, err error) end {
 	return o
 }
 
-func (j *job) reason(text string) string { return cut(redact.String(text, j.secrets...), reasonMax) }
+func (j *job) reason(text string) string {
+	return truncate(redact.String(text, j.secrets...), reasonMax)
+}
 
 // finish records how e ended, starts queued runs, and wakes the callers that wait. It
 // returns false if e had ended before.
-func (r *Runner) finish(e *entry, o end) bool {
+func (r *Runner) finish(e *entry, o outcome) bool {
 	j := e.job
 	if j == nil {
 		return false
@@ -431,7 +433,7 @@ func (r *Runner) finish(e *entry, o end) bool {
 	s.Bytes, s.Truncated = shown.Bytes, shown.Truncated
 	e.job, e.output = nil, shown.Output
 	r.config.Observe(shown, false)
-	r.changed(e)
+	r.saveAndNotify(e)
 	if !s.Started.IsZero() {
 		r.running--
 	}
@@ -441,7 +443,7 @@ func (r *Runner) finish(e *entry, o end) bool {
 		r.launch(next)
 	}
 	close(e.done)
-	r.forget()
+	r.prune()
 	return true
 }
 
@@ -456,9 +458,9 @@ func milliseconds(from, to time.Time) int64 {
 // heldMax is how much output of finished runs is kept in memory, in bytes.
 const heldMax = 64 << 20
 
-// forget removes finished runs that are too many or too old, the oldest first, and
+// prune removes finished runs that are too many or too old, the oldest first, and
 // drops output beyond heldMax from memory.
-func (r *Runner) forget() {
+func (r *Runner) prune() {
 	now, excess := r.config.Now(), len(r.all)-r.running-len(r.queue)-r.config.Keep
 	r.all = slices.DeleteFunc(r.all, func(e *entry) bool {
 		if e.job != nil || excess <= 0 && now.Sub(e.run.Ended) <= r.config.KeepFor {
@@ -469,7 +471,7 @@ func (r *Runner) forget() {
 			delete(r.byKey, e.key)
 		}
 		delete(r.byID, e.run.ID)
-		r.write(e.run.ID)
+		r.scheduleWrite(e.run.ID)
 		return true
 	})
 	held := 0
@@ -487,7 +489,7 @@ func (r *Runner) Run(id string) (api.Run, error) {
 	if e == nil {
 		return api.Run{}, ErrNotFound
 	}
-	return r.record(e), nil
+	return r.withOutput(e), nil
 }
 
 func (r *Runner) find(id string) *entry {
@@ -496,8 +498,8 @@ func (r *Runner) find(id string) *entry {
 	return r.byID[id]
 }
 
-// record returns a run with its output.
-func (r *Runner) record(e *entry) api.Run {
+// withOutput returns a run with its output.
+func (r *Runner) withOutput(e *entry) api.Run {
 	r.mu.Lock()
 	s, j, text, now := e.run, e.job, e.output, r.config.Now()
 	r.mu.Unlock()
@@ -509,7 +511,7 @@ func (r *Runner) record(e *entry) api.Run {
 		s.Output = text
 	case s.Bytes > 0:
 		if s.Output = string(r.file.Get(outputBucket, s.ID)); s.Output == "" {
-			s.Output, s.Truncated = gap(s.Bytes), true
+			s.Output, s.Truncated = omissionLine(s.Bytes), true
 		}
 	}
 	return s
@@ -524,7 +526,7 @@ func (r *Runner) Runs(f api.Filter, see func(api.Run) bool) []api.Run {
 	found := []api.Run{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.forget()
+	r.prune()
 	for _, e := range slices.Backward(r.all) {
 		if len(found) == limit {
 			break
@@ -555,7 +557,7 @@ func (r *Runner) Output(ctx context.Context, id string, follow bool, w io.Writer
 	if j != nil {
 		return j.out.copy(ctx, follow, w)
 	}
-	_, err := io.WriteString(w, r.record(e).Output)
+	_, err := io.WriteString(w, r.withOutput(e).Output)
 	return err
 }
 
@@ -577,18 +579,18 @@ func (r *Runner) Cancel(ctx context.Context, id, actor string) (api.Run, error) 
 		reason += " by " + redact.String(actor)
 	}
 	r.mu.Lock()
-	r.cancel(e, end{state: api.Cancelled, reason: reason})
+	r.cancel(e, outcome{state: api.Cancelled, reason: reason})
 	r.mu.Unlock()
 	select {
 	case <-e.done:
-		return r.record(e), nil
+		return r.withOutput(e), nil
 	case <-ctx.Done():
 		return api.Run{}, context.Cause(ctx)
 	}
 }
 
 // cancel tells a run to end. It is called with the lock held.
-func (r *Runner) cancel(e *entry, o end) {
+func (r *Runner) cancel(e *entry, o outcome) {
 	if i := slices.Index(r.queue, e); i >= 0 {
 		r.queue = slices.Delete(r.queue, i, i+1)
 		r.finish(e, o)
@@ -602,7 +604,7 @@ func (r *Runner) cancel(e *entry, o end) {
 // ctx ends first, it returns an error that names the runs whose tasks have not; they are
 // recorded as Stopped all the same. Deliveries are recorded until Shutdown.
 func (r *Runner) Stop(ctx context.Context) error {
-	o := end{state: api.Stopped, reason: "the test runner was shut down"}
+	o := outcome{state: api.Stopped, reason: "the test runner was shut down"}
 	r.mu.Lock()
 	queue := r.queue
 	r.closed, r.queue = true, nil
@@ -638,10 +640,10 @@ func (r *Runner) Stop(ctx context.Context) error {
 func (r *Runner) Shutdown(ctx context.Context) error {
 	err := r.Stop(ctx)
 	r.feed.Close()
-	r.writer.Wait()
+	r.background.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return errors.Join(err, r.trouble, r.file.Close())
+	return errors.Join(err, r.writeErr, r.file.Close())
 }
 
 // Load returns how many runs are under way, and how many are queued.
@@ -658,5 +660,5 @@ func (r *Runner) Ready() error {
 	if r.closed {
 		return ErrClosed
 	}
-	return r.trouble
+	return r.writeErr
 }

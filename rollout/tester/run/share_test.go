@@ -23,8 +23,8 @@ import (
 // S-21, S-24.
 func TestThousandEqualRequestsStartOneTask(t *testing.T) {
 	for _, waits := range []bool{true, false} {
-		within(t, func(t *testing.T) {
-			d, w := open(t, run.Config{}), &work{takes: time.Second}
+		inBubble(t, func(t *testing.T) {
+			d, w := open(t, run.Config{}), &countingTask{duration: time.Second}
 			var all sync.WaitGroup
 			ids := make([]string, 1000)
 			for i := range ids {
@@ -45,14 +45,14 @@ func TestThousandEqualRequestsStartOneTask(t *testing.T) {
 				})
 			}
 			all.Wait()
-			w.started(t, 1)
+			w.checkStarts(t, 1)
 			for _, id := range ids {
 				if id != ids[0] {
 					t.Fatalf("runs %s and %s", id, ids[0])
 				}
 			}
 			time.Sleep(time.Minute)
-			w.started(t, 1)
+			w.checkStarts(t, 1)
 		})
 	}
 }
@@ -70,27 +70,27 @@ func TestFailOnError(t *testing.T) {
 		"succeeded": {time.Minute, nil, api.Succeeded, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			within(t, func(t *testing.T) {
-				d, w := open(t, run.Config{Verdict: 10 * time.Hour}), &work{takes: end.takes, err: end.err}
+			inBubble(t, func(t *testing.T) {
+				d, w := open(t, run.Config{Verdict: 10 * time.Hour}), &countingTask{duration: end.takes, err: end.err}
 				r := request("a")
 				r.FailOnError = true
 				first := start(t, d, r, w)
 				time.Sleep(3 * time.Hour)
-				state(t, lookUp(t, d, first.ID), end.state)
+				checkState(t, lookUp(t, d, first.ID), end.state)
 				if end.again {
 					for range 2 {
 						told := start(t, d, r, w)
-						state(t, told, end.state)
+						checkState(t, told, end.state)
 						if told.ID != first.ID || told.Output != "working\n" {
 							t.Errorf("got %+v", told)
 						}
 					}
 					d.Deliver(first.ID)
-					w.started(t, 1)
+					w.checkStarts(t, 1)
 				}
-				state(t, start(t, d, r, w), api.Running)
+				checkState(t, start(t, d, r, w), api.Running)
 				synctest.Wait()
-				w.started(t, 2)
+				w.checkStarts(t, 2)
 			})
 		})
 	}
@@ -98,9 +98,9 @@ func TestFailOnError(t *testing.T) {
 
 // The age of a verdict with a time in the future is unknown.
 func TestVerdictOfWrongClockIsNotShared(t *testing.T) {
-	within(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var wrong atomic.Int64
-		d, w := open(t, run.Config{Now: func() time.Time { return time.Now().Add(time.Duration(wrong.Load())) }}), &work{err: exit(1)}
+		d, w := open(t, run.Config{Now: func() time.Time { return time.Now().Add(time.Duration(wrong.Load())) }}), &countingTask{err: exit(1)}
 		wrong.Store(int64(24 * time.Hour))
 		first := wait(t, d, request("a"), w)
 		wrong.Store(0)
@@ -113,8 +113,8 @@ func TestVerdictOfWrongClockIsNotShared(t *testing.T) {
 // S-18, S-19, S-20: every field that distinguishes requests is part of the key, and text
 // cannot move from one field to another.
 func TestKeys(t *testing.T) {
-	within(t, func(t *testing.T) {
-		d, w := open(t, run.Config{}), &work{takes: time.Hour}
+	inBubble(t, func(t *testing.T) {
+		d, w := open(t, run.Config{}), &countingTask{duration: time.Hour}
 		change := func(f func(*run.Request)) run.Request {
 			r := request("5")
 			r.Metadata = maps.Clone(r.Metadata)
@@ -156,7 +156,7 @@ func TestKeys(t *testing.T) {
 
 // A cancelled task counts as under way until it returns, so that its successor does not overlap.
 func TestCancelledTaskIsUnderWayUntilItReturns(t *testing.T) {
-	within(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		d := open(t, run.Config{})
 		stubborn := task(func(ctx context.Context, _ io.Writer) error {
 			<-ctx.Done()
@@ -170,7 +170,7 @@ func TestCancelledTaskIsUnderWayUntilItReturns(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		testenv.Equal(t, start(t, d, request("a"), stubborn).ID, first.ID, "a second one was started")
-		state(t, wait(t, d, request("a"), stubborn), api.Cancelled)
+		checkState(t, wait(t, d, request("a"), stubborn), api.Cancelled)
 		if got := lookUp(t, d, first.ID); got.Reason != "cancelled" || got.Duration != 60000 {
 			t.Errorf("got %+v", got)
 		}
@@ -180,7 +180,7 @@ func TestCancelledTaskIsUnderWayUntilItReturns(t *testing.T) {
 // A request with Abandon ends with the last of its callers. A request that comes while the run
 // ends gets a run of its own.
 func TestAbandon(t *testing.T) {
-	within(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		d := open(t, run.Config{})
 		slow := task(func(ctx context.Context, _ io.Writer) error {
 			select {
@@ -215,11 +215,11 @@ func TestAbandon(t *testing.T) {
 
 // S-23: the number of concurrent tasks is limited, and queued runs start in order.
 func TestQueue(t *testing.T) {
-	within(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		d := open(t, run.Config{Concurrency: 2, Queue: 3})
 		var mu sync.Mutex
 		var order []string
-		all := &work{takes: time.Minute}
+		all := &countingTask{duration: time.Minute}
 		noted := func(name string) run.Task {
 			return task(func(ctx context.Context, out io.Writer) error {
 				mu.Lock()
@@ -233,7 +233,7 @@ func TestQueue(t *testing.T) {
 			name := fmt.Sprint(i)
 			got := start(t, d, request(name), noted(name))
 			time.Sleep(time.Second)
-			state(t, got, map[bool]api.RunState{true: api.Running, false: api.Queued}[i < 2])
+			checkState(t, got, map[bool]api.RunState{true: api.Running, false: api.Queued}[i < 2])
 			ids = append(ids, got.ID)
 		}
 		if _, err := d.Start(request("5"), noted("5")); !errors.Is(err, run.ErrBusy) {
@@ -254,14 +254,14 @@ func TestQueue(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		testenv.Equal(t, strings.Join(order, ""), "01245", "in order")
-		testenv.Equal(t, all.most.Load(), 2)
-		state(t, lookUp(t, d, ids[4]), api.Succeeded)
+		testenv.Equal(t, all.maxActive.Load(), 2)
+		checkState(t, lookUp(t, d, ids[4]), api.Succeeded)
 	})
 }
 
-// TestPlaceIsFreeAfterVerdict: with one slot, a caller that has a verdict can start the
+// TestSlotIsFreeAfterVerdict: with one slot, a caller that has a verdict can start the
 // next run at once, however many other requests there are.
-func TestPlaceIsFreeAfterVerdict(t *testing.T) {
+func TestSlotIsFreeAfterVerdict(t *testing.T) {
 	d := open(t, run.Config{Concurrency: 1, Queue: -1, Keep: 1})
 	ctx, cancel := context.WithCancel(t.Context())
 	var others sync.WaitGroup
@@ -280,7 +280,7 @@ func TestPlaceIsFreeAfterVerdict(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
-	within(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		d := open(t, run.Config{Concurrency: 1})
 		for _, test := range []struct {
 			asked  time.Duration
@@ -300,7 +300,7 @@ func TestTimeout(t *testing.T) {
 				<-ctx.Done()
 				return test.err(ctx)
 			}))
-			if state(t, got, api.TimedOut); got.Reason != test.reason {
+			if checkState(t, got, api.TimedOut); got.Reason != test.reason {
 				t.Errorf("got %q, want %q", got.Reason, test.reason)
 			}
 			d.Deliver(got.ID)
@@ -310,7 +310,7 @@ func TestTimeout(t *testing.T) {
 
 // S-3, S-4, S-5: a panic or a Goexit in a task ends only that task.
 func TestPanic(t *testing.T) {
-	within(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		d := open(t, run.Config{Concurrency: 1})
 		for name, test := range map[string]struct {
 			task   task
@@ -325,11 +325,11 @@ func TestPanic(t *testing.T) {
 			"control text": {func(context.Context, io.Writer) error { return errors.New("\x1b[31mred\x00") }, "red\ufffd"},
 		} {
 			got := wait(t, d, request(name), test.task)
-			if state(t, got, api.Failed); !strings.HasPrefix(got.Reason, test.reason) || got.ExitCode != nil {
+			if checkState(t, got, api.Failed); !strings.HasPrefix(got.Reason, test.reason) || got.ExitCode != nil {
 				t.Errorf("%s: got %+v", name, got)
 			}
 		}
-		state(t, wait(t, d, request("after"), &work{}), api.Succeeded) // all slots are free again
+		checkState(t, wait(t, d, request("after"), &countingTask{}), api.Succeeded) // all slots are free again
 	})
 }
 
@@ -339,7 +339,7 @@ func (n *textError) Error() string { return n.text }
 
 // S-27.
 func TestShutdown(t *testing.T) {
-	within(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		dir := t.TempDir()
 		d := open(t, run.Config{Dir: dir, Concurrency: 3})
 		told := make(chan api.Run, 10)
@@ -370,10 +370,10 @@ func TestShutdown(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 		}
-		if _, err := d.Start(request("x"), &work{}); !errors.Is(err, run.ErrClosed) {
+		if _, err := d.Start(request("x"), &countingTask{}); !errors.Is(err, run.ErrClosed) {
 			t.Errorf("got %v", err)
 		}
-		if _, err := d.Wait(t.Context(), request("0"), &work{}); !errors.Is(err, run.ErrClosed) {
+		if _, err := d.Wait(t.Context(), request("0"), &countingTask{}); !errors.Is(err, run.ErrClosed) {
 			t.Errorf("got %v", err)
 		}
 		if err := d.Ready(); !errors.Is(err, run.ErrClosed) {
@@ -396,14 +396,14 @@ func TestShutdown(t *testing.T) {
 		testenv.Equal(t, d.Shutdown(t.Context()), nil)
 		again := open(t, run.Config{Dir: dir})
 		testenv.Equal(t, len(again.Runs(api.Filter{State: api.Stopped}, nil)), 6)
-		w := &work{}
-		state(t, wait(t, again, request("0"), w), api.Succeeded) // a stopped run leaves no verdict
+		w := &countingTask{}
+		checkState(t, wait(t, again, request("0"), w), api.Succeeded) // a stopped run leaves no verdict
 	})
 }
 
 // A task that does not end does not prevent a shutdown.
 func TestShutdownGivesUp(t *testing.T) {
-	within(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		dir := t.TempDir()
 		d := open(t, run.Config{Dir: dir})
 		release := make(chan bool)
@@ -418,7 +418,7 @@ func TestShutdownGivesUp(t *testing.T) {
 			got, _ := d.Wait(context.Background(), request("a"), stubborn)
 			told <- got
 		}()
-		start(t, d, request("b"), &work{takes: time.Hour})
+		start(t, d, request("b"), &countingTask{duration: time.Hour})
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -427,14 +427,14 @@ func TestShutdownGivesUp(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		got := <-told
-		if state(t, got, api.Stopped); got.Reason != "the test runner was shut down, and the task did not end in time" || got.Output != "never" {
+		if checkState(t, got, api.Stopped); got.Reason != "the test runner was shut down, and the task did not end in time" || got.Output != "never" {
 			t.Errorf("got %+v", got)
 		}
 		again := open(t, run.Config{Dir: dir})
-		state(t, lookUp(t, again, left.ID), api.Stopped)
+		checkState(t, lookUp(t, again, left.ID), api.Stopped)
 		close(release)
 		synctest.Wait()
-		state(t, lookUp(t, d, left.ID), api.Stopped)
+		checkState(t, lookUp(t, d, left.ID), api.Stopped)
 	})
 }
 
@@ -446,6 +446,6 @@ func TestShutdownAtOnce(t *testing.T) {
 		d := open(t, run.Config{})
 		left := start(t, d, request("a"), task(func(ctx context.Context, _ io.Writer) error { <-ctx.Done(); return ctx.Err() }))
 		d.Shutdown(over) // it may give up
-		state(t, lookUp(t, d, left.ID), api.Stopped)
+		checkState(t, lookUp(t, d, left.ID), api.Stopped)
 	}
 }

@@ -24,7 +24,7 @@ func (s outputTask) Run(_ context.Context, out io.Writer) error {
 }
 
 // A failing disk delays no request. When it works again, everything is written.
-func TestTrouble(t *testing.T) {
+func TestFailingDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		var warned []string

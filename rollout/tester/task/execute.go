@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	killWait  = 5 * time.Second        // limit of the wait for a killed process to be gone
-	lookEvery = 100 * time.Millisecond // interval of looking whether a session is over
+	killWait     = 5 * time.Second        // limit of the wait for a killed process to be gone
+	pollInterval = 100 * time.Millisecond // interval of looking whether a session is over
 
 	// How long to wait for the output of a program that has exited. It is a number of turns: even
 	// on a machine that stood still, the reader gets its turns, and no output is lost.
-	settleTurns = 20
-	settleTurn  = 50 * time.Millisecond
+	drainTurns = 20
+	drainTurn  = 50 * time.Millisecond
 )
 
 // execute runs a program, and then ends the processes left in its session. The error is
@@ -40,8 +40,8 @@ func (p *program) execute(ctx context.Context, args []string, dir string, out io
 	}
 	defer r.Close()
 	cmd := &exec.Cmd{Path: path, Args: args, Dir: cmp.Or(t.Dir, dir), Env: env, Stdout: w, Stderr: w}
-	t.Reaper.count(1)
-	defer t.Reaper.count(-1)
+	t.Reaper.addRuns(1)
+	defer t.Reaper.addRuns(-1)
 	exited, err := start(cmd, t.Privileges)
 	w.Close()
 	if err != nil {
@@ -60,38 +60,38 @@ func (p *program) execute(ctx context.Context, args []string, dir string, out io
 	case <-ctx.Done():
 	}
 	leader := cmd.Process.Pid
-	for p.lasts && ctx.Err() == nil && members(leader, over) != nil {
+	for p.awaitSession && ctx.Err() == nil && sessionProcesses(leader, over) != nil {
 		select {
-		case <-time.After(lookEvery):
+		case <-time.After(pollInterval):
 		case <-ctx.Done():
 		}
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	end(leader, exited, over, cmp.Or(t.Grace, defaultGrace))
-	settle(copied, r)
+	endSession(leader, exited, over, cmp.Or(t.Grace, defaultGrace))
+	drainOutput(copied, r)
 	return err
 }
 
-// settle waits until the output of a program that has exited was read from r. After a second it
+// drainOutput waits until the output of a program that has exited was read from r. After a second it
 // closes r: a process that is left over may keep the other end open.
-func settle(copied <-chan struct{}, r *os.File) {
-	for range settleTurns {
+func drainOutput(copied <-chan struct{}, r *os.File) {
+	for range drainTurns {
 		select {
 		case <-copied:
 			return
-		case <-time.After(settleTurn):
+		case <-time.After(drainTurn):
 		}
 	}
 	r.Close()
 	<-copied
 }
 
-// end terminates the processes left in a session, and kills them after a grace. Over says
+// endSession terminates the processes left in a session, and kills them after a grace. Over says
 // that the leader has exited; otherwise exited receives a value when it does.
-func end(leader int, exited <-chan error, over bool, grace time.Duration) {
-	alive := members(leader, over)
+func endSession(leader int, exited <-chan error, over bool, grace time.Duration) {
+	alive := sessionProcesses(leader, over)
 	for _, pid := range alive {
 		terminate(pid)
 	}
@@ -112,6 +112,6 @@ func end(leader int, exited <-chan error, over bool, grace time.Duration) {
 			over = true
 		default:
 		}
-		alive = members(leader, over)
+		alive = sessionProcesses(leader, over)
 	}
 }

@@ -36,12 +36,12 @@ func start(cmd *exec.Cmd, privileges bool) (<-chan error, error) {
 	return exited, <-started
 }
 
-// members returns the living processes of a session as arguments of kill: one for the
+// sessionProcesses returns the living processes of a session as arguments of kill: one for the
 // group of the leader, and one for each process in another group. A program such as
-// timeout has a group of its own, which signals to the leader's group would miss. members
+// timeout has a group of its own, which signals to the leader's group would miss. sessionProcesses
 // also reaps processes that have ended and are now children of this process, but not the
 // leader, which start waits for.
-func members(leader int, _ bool) (alive []int) {
+func sessionProcesses(leader int, _ bool) (alive []int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
 		text, _ := os.ReadFile(path)
@@ -88,9 +88,9 @@ func (r *Reaper) Adopt() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
-// count adds n to the number of runs. If there are no runs, before or after, it reaps all
+// addRuns adds n to the number of runs. If there are no runs, before or after, it reaps all
 // children that have exited; during runs such a child may be a program that start waits for.
-func (r *Reaper) count(n int) {
+func (r *Reaper) addRuns(n int) {
 	if r == nil {
 		return
 	}

@@ -19,8 +19,8 @@ func start(cmd *exec.Cmd, _ bool) (<-chan error, error) {
 	return exited, nil
 }
 
-// members returns the leader as long as its group has a process.
-func members(leader int, exited bool) []int {
+// sessionProcesses returns the leader as long as its group has a process.
+func sessionProcesses(leader int, exited bool) []int {
 	if exited && !command.Alive(leader) {
 		return nil
 	}
@@ -36,4 +36,4 @@ type Reaper struct{}
 // Adopt does nothing.
 func (r *Reaper) Adopt() error { return nil }
 
-func (r *Reaper) count(int) {}
+func (r *Reaper) addRuns(int) {}

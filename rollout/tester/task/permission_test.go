@@ -10,7 +10,7 @@ import (
 )
 
 // The error of a chart test that is refused names the missing permissions.
-func TestExplained(t *testing.T) {
+func TestPermissionErrors(t *testing.T) {
 	late, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
 	<-late.Done()
@@ -31,8 +31,8 @@ func TestExplained(t *testing.T) {
 		"cluster scope": {text: `namespaces is forbidden: User "u" cannot list resource "namespaces" in API group "" at the cluster scope`,
 			want: `the test runner lacks the permission to list namespaces: see docs/tester.md, "Deploying"`},
 		"control characters": {text: "forbidden: User \"u\" cannot get resource \"po\x1b[31mds\" in API group \"\" in the namespace \"shop\""},
-		"helm gave up":       {text: "Error: timed out waiting for the condition\n", want: "a chart test that hangs may lack a permission; it needs " + chartNeeds + `: see docs/tester.md, "Deploying"`},
-		"killed":             {ctx: late, text: "NAME: app\n", want: "a chart test that hangs may lack a permission; it needs " + chartNeeds + `: see docs/tester.md, "Deploying"`},
+		"helm gave up":       {text: "Error: timed out waiting for the condition\n", want: "a chart test that hangs may lack a permission; it needs " + chartPermissions + `: see docs/tester.md, "Deploying"`},
+		"killed":             {ctx: late, text: "NAME: app\n", want: "a chart test that hangs may lack a permission; it needs " + chartPermissions + `: see docs/tester.md, "Deploying"`},
 		"killed, refused":    {ctx: late, text: refused + "\n", want: `the test runner lacks the permission to get pods in namespace shop: see docs/tester.md, "Deploying"`},
 	} {
 		ctx := c.ctx

@@ -20,8 +20,8 @@ import (
 
 func init() {
 	programs["orphans"] = orphans
-	programs["crowd"] = crowd
-	programs["alone"] = alone
+	programs["crowd"] = runReaper
+	programs["alone"] = runDeaf
 }
 
 // orphans leaves processes that end at once, half of them in sessions of their own.
@@ -36,9 +36,9 @@ func orphans() int {
 	return 0
 }
 
-// crowd runs many jobs that leave orphans, in a process with a reaper. It prints the exit
+// runReaper runs many jobs that leave orphans, in a process with a reaper. It prints the exit
 // codes of the jobs, and the children that are left.
-func crowd() int {
+func runReaper() int {
 	reaper := new(task.Reaper)
 	reaper.Adopt()
 	self, _ := os.Executable()
@@ -61,7 +61,7 @@ func crowd() int {
 	}
 	all.Wait()
 	left := "none"
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
 		if err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); errors.Is(err, unix.ECHILD) {
 			break
 		}
@@ -82,8 +82,8 @@ func crowd() int {
 	return 0
 }
 
-// alone runs a program that ignores SIGTERM.
-func alone() int {
+// runDeaf runs a program that ignores SIGTERM.
+func runDeaf() int {
 	self, _ := os.Executable()
 	tools := &task.Tools{Env: []string{"PROGRAM=deaf", "ADDR=" + os.Getenv("ADDR")}}
 	todo, _, err := tools.Task("cmd", map[string]string{"cmd": self, "shell": "false"})
@@ -117,21 +117,21 @@ func TestGroupOfItsOwn(t *testing.T) {
 	if _, err := exec.LookPath("timeout"); err != nil {
 		t.Skip(err)
 	}
-	ends(t, 1, job{waits: true}, `PROGRAM=hold timeout 1000 $SELF; true`)
+	checkAllEnd(t, 1, job{waits: true}, `PROGRAM=hold timeout 1000 $SELF; true`)
 }
 
 // The program is killed with this process, however that ends.
-func TestProgramDiesWithUs(t *testing.T) {
+func TestProgramIsKilledWithParent(t *testing.T) {
 	self, err := os.Executable()
 	must(t, err)
-	addr, up, gone := desk(t)
+	addr, up, gone := processReports(t)
 	cmd := exec.Command(self)
 	cmd.Env = []string{"PROGRAM=alone", "ADDR=" + addr}
 	must(t, cmd.Start())
-	take(t, up)
+	receivePID(t, up)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	take(t, gone)
+	receivePID(t, gone)
 }
 
 func TestNoNewPrivileges(t *testing.T) {

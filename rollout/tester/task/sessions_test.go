@@ -21,7 +21,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/task"
 )
 
-var errOver = errors.New("timed out after 20s")
+var errTimedOut = errors.New("timed out after 20s")
 
 // A job is a command line that runs programs of the test binary, $SELF.
 type job struct {
@@ -45,48 +45,48 @@ func (j job) run(t *testing.T, ctx context.Context, line string) error {
 	return todo.Run(ctx, j.out)
 }
 
-// ends runs a job until n processes have reported that they run, cancels it, and waits
+// checkAllEnd runs a job until n processes have reported that they run, cancels it, and waits
 // until all of these processes are gone.
-func ends(t *testing.T, n int, j job, line string) {
+func checkAllEnd(t *testing.T, n int, j job, line string) {
 	t.Helper()
-	addr, up, gone := desk(t)
-	ctx, stop := context.WithTimeout(t.Context(), patience)
+	addr, up, gone := processReports(t)
+	ctx, stop := context.WithTimeout(t.Context(), testTimeout)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		for range n {
 			<-up
 		}
-		cancel(errOver)
+		cancel(errTimedOut)
 	}()
 	j.env = append(j.env, "ADDR="+addr)
-	if err := j.run(t, ctx, line); !errors.Is(err, errOver) {
+	if err := j.run(t, ctx, line); !errors.Is(err, errTimedOut) {
 		t.Errorf("got %v", err)
 	}
 	for range n {
-		take(t, gone)
+		receivePID(t, gone)
 	}
 }
 
 // S-8: all processes of a session end with its run.
 func TestSessionEndsWithContext(t *testing.T) {
 	deaf := task.Tools{Grace: 10 * time.Millisecond}
-	ends(t, 2, job{waits: true}, `PROGRAM=hold $SELF | PROGRAM=hold $SELF`)
-	ends(t, 3, job{waits: true}, `(PROGRAM=hold $SELF & PROGRAM=hold $SELF) & (PROGRAM=hold $SELF)`)
-	ends(t, 2, job{waits: true, tools: deaf}, `trap "" TERM; PROGRAM=deaf $SELF & PROGRAM=deaf $SELF`)
-	ends(t, 2, job{waits: true}, `(env -i PROGRAM=hold ADDR=$ADDR $SELF &); PROGRAM=hold $SELF`) // one has neither the environment nor a parent
-	ends(t, 2, job{}, `PROGRAM=hold $SELF & PROGRAM=hold $SELF & exit 0`)                        // a run that lasts
+	checkAllEnd(t, 2, job{waits: true}, `PROGRAM=hold $SELF | PROGRAM=hold $SELF`)
+	checkAllEnd(t, 3, job{waits: true}, `(PROGRAM=hold $SELF & PROGRAM=hold $SELF) & (PROGRAM=hold $SELF)`)
+	checkAllEnd(t, 2, job{waits: true, tools: deaf}, `trap "" TERM; PROGRAM=deaf $SELF & PROGRAM=deaf $SELF`)
+	checkAllEnd(t, 2, job{waits: true}, `(env -i PROGRAM=hold ADDR=$ADDR $SELF &); PROGRAM=hold $SELF`) // one has neither the environment nor a parent
+	checkAllEnd(t, 2, job{}, `PROGRAM=hold $SELF & PROGRAM=hold $SELF & exit 0`)                        // a run that lasts
 }
 
 // A program that gets SIGTERM can still write output during the grace, even if it was
 // stopped.
-func TestLastWord(t *testing.T) {
+func TestOutputAfterSIGTERM(t *testing.T) {
 	for _, line := range []string{
 		`PROGRAM=polite $SELF & PROGRAM=hold exec $SELF`,
 		`PROGRAM=polite $SELF & p=$!; PROGRAM=await $SELF; kill -STOP $p; PROGRAM=hold exec $SELF`,
 	} {
 		var out bytes.Buffer
-		if ends(t, 2, job{waits: true, out: &out, tools: task.Tools{Grace: patience}}, line); out.String() != "summary\n" {
+		if checkAllEnd(t, 2, job{waits: true, out: &out, tools: task.Tools{Grace: testTimeout}}, line); out.String() != "summary\n" {
 			t.Errorf("%s: got %q", line, out.String())
 		}
 	}
@@ -94,7 +94,7 @@ func TestLastWord(t *testing.T) {
 
 // Processes that a program leaves behind when it exits by itself end too, whether or not
 // they hold its output open, and do not delay the run.
-func TestLeftBehind(t *testing.T) {
+func TestLeftoverProcesses(t *testing.T) {
 	for name, line := range map[string]string{
 		"has the output": `PROGRAM=hold $SELF & echo started; PROGRAM=await $SELF; exit 7`,
 		"has none":       `PROGRAM=hold $SELF >/dev/null 2>&1 & echo started; PROGRAM=await $SELF; exit 7`,
@@ -102,43 +102,43 @@ func TestLeftBehind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			addr, up, gone := desk(t)
+			addr, up, gone := processReports(t)
 			j := job{waits: true, out: &out, env: []string{"ADDR=" + addr}, tools: task.Tools{Grace: 10 * time.Millisecond}}
 			err := j.run(t, t.Context(), line)
 			var exit interface{ ExitCode() int }
 			if !errors.As(err, &exit) || exit.ExitCode() != 7 || err.Error() != "exit status 7" || out.String() != "started\n" {
 				t.Errorf("got %v, %q", err, out.String())
 			}
-			take(t, up)
-			take(t, gone)
+			receivePID(t, up)
+			receivePID(t, gone)
 		})
 	}
 }
 
 // A run that lasts is over when the last process has ended by itself.
-func TestLasts(t *testing.T) {
+func TestRunLastsUntilSessionEnds(t *testing.T) {
 	var out bytes.Buffer
-	addr, up, gone := desk(t)
+	addr, up, gone := processReports(t)
 	j := job{out: &out, env: []string{"ADDR=" + addr}}
 	done := make(chan error, 1)
 	go func() {
 		done <- j.run(t, t.Context(), `(PROGRAM=polite $SELF; echo end) & exec true`)
 	}()
-	pid := take(t, up)
+	pid := receivePID(t, up)
 	select {
 	case err := <-done:
 		t.Fatalf("it is over with a process: %v", err)
 	default:
 	}
 	terminate(t, pid)
-	take(t, gone)
+	receivePID(t, gone)
 	if err := <-done; err != nil || out.String() != "summary\nend\n" {
 		t.Errorf("got %v, %q", err, out.String())
 	}
 }
 
 // An error in writing the output does not end the program.
-func TestOutputNobodyTakes(t *testing.T) {
+func TestOutputCannotBeWritten(t *testing.T) {
 	r, w := io.Pipe()
 	r.Close()
 	if err := (job{out: w}).run(t, t.Context(), `echo a; PROGRAM=much $SELF && exit 3`); err == nil || err.Error() != "exit status 3" {
@@ -163,8 +163,8 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errOver)
-	if err := (job{}).run(t, ctx, "true"); !errors.Is(err, errOver) {
+	cancel(errTimedOut)
+	if err := (job{}).run(t, ctx, "true"); !errors.Is(err, errTimedOut) {
 		t.Error(err)
 	}
 }
@@ -232,9 +232,9 @@ func read(c net.Conn, err error) int {
 	return 0
 }
 
-// desk accepts reports of processes. It sends their IDs to up when they run and to gone
+// processReports accepts reports of processes. It sends their IDs to up when they run and to gone
 // when they have ended. A process that awaits another is released when one runs.
-func desk(t *testing.T) (addr string, up, gone <-chan int) {
+func processReports(t *testing.T) (addr string, up, gone <-chan int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -265,16 +265,16 @@ func desk(t *testing.T) (addr string, up, gone <-chan int) {
 	return l.Addr().String(), upped, left
 }
 
-// patience is the time after which a test gives up.
-const patience = time.Minute
+// testTimeout is the time after which a test gives up.
+const testTimeout = time.Minute
 
-// take receives the ID of a process.
-func take(t *testing.T, from <-chan int) int {
+// receivePID receives the ID of a process.
+func receivePID(t *testing.T, from <-chan int) int {
 	t.Helper()
 	select {
 	case pid := <-from:
 		return pid
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("nothing comes")
 		return 0
 	}

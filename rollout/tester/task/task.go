@@ -66,7 +66,7 @@ func (t *Tools) Task(kind string, metadata map[string]string) (task run.Task, se
 		if name, ok := strings.CutPrefix(key, "env."); ok && !slices.Contains(t.PassEnv, name) {
 			r.fail("metadata %s: this test runner does not let it be set; its owner has to name it", key)
 		} else if ok {
-			p.set(r, "metadata "+key+":", name, metadata[key])
+			p.setEnv(r, "metadata "+key+":", name, metadata[key])
 		}
 	}
 	switch kind {
@@ -142,8 +142,8 @@ func (r *reader) boolean(key string, fallback bool) bool {
 	return value
 }
 
-// line reads cmd.
-func (r *reader) line() string {
+// cmd returns metadata cmd.
+func (r *reader) cmd() string {
 	line, ok := r.metadata["cmd"]
 	switch {
 	case !ok:
@@ -156,7 +156,7 @@ func (r *reader) line() string {
 
 // words reads cmd as the words of a command line.
 func (r *reader) words() []string {
-	words, err := command.Words(r.line())
+	words, err := command.Words(r.cmd())
 	if err != nil {
 		r.fail("metadata cmd: %w", err)
 	}
@@ -172,18 +172,18 @@ const (
 
 // A program is a task of any type of this package.
 type program struct {
-	tools   *Tools
-	args    []string
-	env     []string // besides that of Tools
-	secrets []string
-	script  string                                                     // content of a file that is the last argument; "" for none
-	lasts   bool                                                       // the run lasts until the last process of its session has ended
-	explain func(ctx context.Context, err error, output string) string // returns what may have caused an error; nil for none
+	tools        *Tools
+	args         []string
+	env          []string // besides that of Tools
+	secrets      []string
+	script       string                                                     // content of a file that is the last argument; "" for none
+	awaitSession bool                                                       // the run lasts until the last process of its session has ended
+	explain      func(ctx context.Context, err error, output string) string // returns what may have caused an error; nil for none
 }
 
-// set adds a variable to the environment. Errors begin with place, where metadata has it.
+// setEnv adds a variable to the environment. Errors begin with place, where metadata has it.
 // The value is a secret unless it is so short that any output may contain it.
-func (p *program) set(r *reader, place, name, value string) {
+func (p *program) setEnv(r *reader, place, name, value string) {
 	switch {
 	case name == "" || strings.ContainsAny(name, "=\x00"):
 		r.fail("%s is no name of a variable", place)
@@ -235,8 +235,8 @@ var operators = []string{"|", "||", "|&", "&", "&&", ";", "<", ">", ">>", "&>", 
 
 // shell makes p run cmd with a shell, or as words if no shell is used.
 func (p *program) shell(r *reader, shell string) {
-	t, line := p.tools, r.line()
-	p.lasts = !r.boolean("wait", false) && shell == "sh"
+	t, line := p.tools, r.cmd()
+	p.awaitSession = !r.boolean("wait", false) && shell == "sh"
 	wanted := r.boolean("shell", true)
 	pipefail := r.boolean("pipefail", shell == "bash" && !t.NoPipefail)
 	if pipefail && shell == "sh" {
@@ -245,13 +245,13 @@ func (p *program) shell(r *reader, shell string) {
 	switch name, named := strings.CutPrefix(line, "@"); {
 	case r.err != nil:
 	case named && (len(t.Commands) > 0 || t.OnlyNamed):
-		p.args = t.named(r, name)
+		p.args = t.namedCommand(r, name)
 	case t.OnlyNamed:
-		t.mayRun(r, "")
+		t.checkAllowed(r, "")
 	case shell == "bash" && strings.TrimSpace(line) == "":
 		r.fail("metadata cmd is empty: name the test suite to run")
 	case !wanted || t.NoShell || t.Allow != nil:
-		p.args = t.words(r)
+		p.args = t.argsWithoutShell(r)
 	case pipefail:
 		p.args, p.explain = []string{shell, "-o", "pipefail", "-c", line}, brokenPipe
 	default:
@@ -268,9 +268,9 @@ func brokenPipe(_ context.Context, err error, _ string) string {
 	return ""
 }
 
-// words returns the words of cmd, which runs without a shell. If metadata did not ask for
+// argsWithoutShell (second of two: Tools.words; reader.words stays) returns the words of cmd, which runs without a shell. If metadata did not ask for
 // that, cmd may be meant for a shell, so words that a shell would interpret are refused.
-func (t *Tools) words(r *reader) []string {
+func (t *Tools) argsWithoutShell(r *reader) []string {
 	args := r.words()
 	if r.err == nil && (len(args) == 0 || args[0] == "") {
 		r.fail("metadata cmd is empty: name a program")
@@ -281,14 +281,14 @@ func (t *Tools) words(r *reader) []string {
 		}
 	}
 	if r.err == nil {
-		t.mayRun(r, args[0])
+		t.checkAllowed(r, args[0])
 	}
 	return args
 }
 
-// mayRun fails unless program may be run without a shell. It always fails if only named
+// checkAllowed fails unless program may be run without a shell. It always fails if only named
 // commands may be run.
-func (t *Tools) mayRun(r *reader, program string) {
+func (t *Tools) checkAllowed(r *reader, program string) {
 	path := strings.ContainsRune(program, '/') || strings.ContainsRune(program, filepath.Separator)
 	switch {
 	case t.OnlyNamed:
@@ -311,10 +311,10 @@ func (t *Tools) names() string {
 	return "@" + strings.Join(slices.Sorted(maps.Keys(t.Commands)), ", @")
 }
 
-// named returns the words of a named command with its parameters filled in, each
+// namedCommand returns the words of a named command with its parameters filled in, each
 // from metadata arg.NAME and within one word. A value must not turn a word into an option,
 // by making it begin with a dash, unless the word follows --.
-func (t *Tools) named(r *reader, name string) []string {
+func (t *Tools) namedCommand(r *reader, name string) []string {
 	line, ok := t.Commands[name]
 	if !ok {
 		r.fail("metadata cmd: there is no command @%s: there are %s", name, t.names())
@@ -360,14 +360,14 @@ func (p *program) tool(r *reader, name string) {
 		r.fail("metadata cmd is empty: give the arguments of %s", name)
 	}
 	p.args, p.explain = append([]string{name}, args...), missingPermissions
-	p.tools.mayRun(r, name)
+	p.tools.checkAllowed(r, name)
 }
 
 // The permissions that chart tests need (specification, Errors), and how to grant them.
 const (
-	chartNeeds = "secrets (get, watch, list, update), pods, pods/log and, for tests that are jobs, jobs (create, list, delete, watch)"
-	granting   = `docs/tester.md, "Deploying"`
-	maxMissing = 5 // permissions named in an error
+	chartPermissions = "secrets (get, watch, list, update), pods, pods/log and, for tests that are jobs, jobs (create, list, delete, watch)"
+	permissionDocs   = `docs/tester.md, "Deploying"`
+	maxMissing       = 5 // permissions named in an error
 )
 
 // forbidden matches a refusal by an API server. Logs of clients quote it with escaped quotes.
@@ -388,9 +388,9 @@ func missingPermissions(ctx context.Context, _ error, output string) string {
 	}
 	switch {
 	case len(missing) > 0:
-		return fmt.Sprintf("the test runner lacks the permission to %s: see %s", strings.Join(missing, ", and to "), granting)
+		return fmt.Sprintf("the test runner lacks the permission to %s: see %s", strings.Join(missing, ", and to "), permissionDocs)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded) || strings.Contains(output, "timed out waiting") || strings.Contains(output, "context deadline exceeded"):
-		return fmt.Sprintf("a chart test that hangs may lack a permission; it needs %s: see %s", chartNeeds, granting)
+		return fmt.Sprintf("a chart test that hangs may lack a permission; it needs %s: see %s", chartPermissions, permissionDocs)
 	}
 	return ""
 }
@@ -402,7 +402,7 @@ func (p *program) k6(r *reader) {
 	if strings.TrimSpace(p.script) == "" {
 		r.fail("metadata script is required: the text of the k6 script")
 	}
-	p.tools.mayRun(r, "k6")
+	p.tools.checkAllowed(r, "k6")
 	p.args = []string{"k6", "run", "--no-usage-report", "--address", ""} // no API: all runs would use the same port
 	if r.boolean("upload_to_cloud", false) {
 		p.args = append(p.args, "--out", "cloud")
@@ -418,6 +418,6 @@ func (p *program) k6(r *reader) {
 		if slices.Contains([]string{"PATH", "HOME", "TMPDIR"}, name) || strings.HasPrefix(name, "LD_") || strings.HasPrefix(name, "DYLD_") {
 			r.fail("metadata env_vars: %s cannot be set", name)
 		}
-		p.set(r, "metadata env_vars: "+strconv.Quote(name), name, variables[name])
+		p.setEnv(r, "metadata env_vars: "+strconv.Quote(name), name, variables[name])
 	}
 }
