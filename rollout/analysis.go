@@ -139,7 +139,7 @@ func (a *Analysis) check() error {
 		return errors.New("analysis: no traffic")
 	case a.Target == nil:
 		return errors.New("analysis: no target")
-	case a.Hooks == nil && a.Canary.calls():
+	case a.Hooks == nil && a.Canary.callsHooks():
 		return errors.New("analysis: the canary has webhooks, and nothing calls them")
 	case !a.Canary.Spec.SkipAnalysis && a.Canary.Strategy() == Weighted && a.Canary.NextWeight(0) == 0:
 		return errors.New("spec.analysis: none of stepWeight, stepWeights and iterations is set: no rollout would end")
@@ -147,8 +147,8 @@ func (a *Analysis) check() error {
 	return nil
 }
 
-// calls reports whether the canary has webhooks that an analysis calls.
-func (c *Canary) calls() bool {
+// callsHooks reports whether the canary has webhooks that an analysis calls.
+func (c *Canary) callsHooks() bool {
 	return slices.ContainsFunc(c.Spec.Analysis.Webhooks, func(h Hook) bool { return h.Type != HookEvent })
 }
 
@@ -176,12 +176,12 @@ type Loop struct {
 // The error is that of ctx, Step or Save.
 func (a *Analysis) Run(ctx context.Context, s Status, loop Loop) (Status, error) {
 	loop = loop.defaults()
-	if err := a.rest(ctx, s, loop); err != nil {
+	if err := a.waitUntilDue(ctx, s, loop); err != nil {
 		return s, err
 	}
 	for {
 		if s.Ended() {
-			if follows, err := a.follows(ctx, s, loop); !follows {
+			if follows, err := a.hasNextRevision(ctx, s, loop); !follows {
 				return s, err
 			}
 		} else {
@@ -206,8 +206,8 @@ func (a *Analysis) Run(ctx context.Context, s Status, loop Loop) (Status, error)
 	}
 }
 
-// follows reports whether to roll out another revision after a rollout that has ended.
-func (a *Analysis) follows(ctx context.Context, s Status, loop Loop) (bool, error) {
+// hasNextRevision reports whether to roll out another revision after a rollout that has ended.
+func (a *Analysis) hasNextRevision(ctx context.Context, s Status, loop Loop) (bool, error) {
 	if !loop.Next {
 		return false, nil
 	}
@@ -221,8 +221,8 @@ func (a *Analysis) follows(ctx context.Context, s Status, loop Loop) (bool, erro
 	return revision != s.AppliedSpec && revision != s.PromotedSpec, nil
 }
 
-// rest waits until the next step of a resumed rollout is due.
-func (a *Analysis) rest(ctx context.Context, s Status, loop Loop) error {
+// waitUntilDue waits until the next step of a resumed rollout is due.
+func (a *Analysis) waitUntilDue(ctx context.Context, s Status, loop Loop) error {
 	if s.Ended() || a.check() != nil { // Step returns the error of check
 		return nil
 	}

@@ -188,7 +188,7 @@ func (r *call) attempt(ctx context.Context) (answer Answer, after time.Duration,
 	if err != nil {
 		return answer, -1, r.cause(limited, err)
 	}
-	answer = Answer{Status: a.Status, Truncated: a.Truncated, Actor: r.person(a.Header, ActorHeader), Reason: r.person(a.Header, ReasonHeader)}
+	answer = Answer{Status: a.Status, Truncated: a.Truncated, Actor: r.headerText(a.Header, ActorHeader), Reason: r.headerText(a.Header, ReasonHeader)}
 	text := redact.Secrets(string(a.Body), r.Hidden...)
 	if a.Truncated { // the text may end within a secret
 		text = redact.MaskPartialEnd(text, r.Hidden...)
@@ -230,8 +230,8 @@ func (r *call) cause(limited context.Context, err error) error {
 	return err
 }
 
-// person returns the unescaped text of a header with a name or a reason, on one line, "" if it has none.
-func (r *call) person(h http.Header, name string) string {
+// headerText returns the unescaped text of a header with a name or a reason, on one line, "" if it has none.
+func (r *call) headerText(h http.Header, name string) string {
 	text, err := url.PathUnescape(h.Get(name))
 	if err != nil || text == "" {
 		return ""

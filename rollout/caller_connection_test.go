@@ -43,9 +43,9 @@ func (c *connectionCount) watch(srv *httptest.Server) {
 	}
 }
 
-// none waits until no connection is open and no goroutine of a client is left. It returns how many connections
+// waitClosed waits until no connection is open and no goroutine of a client is left. It returns how many connections
 // were opened so far.
-func (c *connectionCount) none(t *testing.T) int {
+func (c *connectionCount) waitClosed(t *testing.T) int {
 	t.Helper()
 	c.mu.Lock()
 	for c.open != 0 {
@@ -90,7 +90,7 @@ func TestCallsShareConnections(t *testing.T) {
 			}
 		}
 		c.Close()
-		all := conns.none(t)
+		all := conns.waitClosed(t)
 		before, opened = all, all-before
 	}
 	testenv.Equal(t, opened, 2)
@@ -115,7 +115,7 @@ func TestConcurrentCalls(t *testing.T) {
 	}
 	all.Wait()
 	c.Close()
-	conns.none(t)
+	conns.waitClosed(t)
 }
 
 // An answer whose body is cut closes its connection and has no other effect.
@@ -124,7 +124,7 @@ func TestCutBodyEndsConnection(t *testing.T) {
 	var c rollout.Caller
 	for n := range 3 {
 		answer, err := c.Call(t.Context(), rollout.Hook{Name: "a", URL: srv.URL}, small)
-		if opened := conns.none(t); err != nil || !answer.Truncated || opened != n+1 {
+		if opened := conns.waitClosed(t); err != nil || !answer.Truncated || opened != n+1 {
 			t.Fatalf("%v, %v, %d connections", answer.Truncated, err, opened)
 		}
 	}
@@ -144,13 +144,13 @@ func TestCloseDuringCall(t *testing.T) {
 	c.Close()
 	close(goOn)
 	testenv.Equal(t, <-done, nil)
-	conns.none(t)
+	conns.waitClosed(t)
 	if _, err := c.Call(t.Context(), rollout.Hook{Name: "a", URL: srv.URL}, small); err != nil {
 		t.Error(err)
 	}
 	c.Close()
 	c.Close()
-	conns.none(t)
+	conns.waitClosed(t)
 }
 
 // Calls share connections by the content of their Secrets, not by name. A changed
@@ -182,7 +182,7 @@ func TestConnectionsByContentOfSecrets(t *testing.T) {
 		}
 	}
 	c.Close()
-	if n := conns.none(t); n < 2 {
+	if n := conns.waitClosed(t); n < 2 {
 		t.Errorf("%d connections", n)
 	}
 }

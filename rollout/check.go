@@ -70,7 +70,7 @@ var facts = [levels][]document.Fact{
 		document.Value("spec.analysis.webhooks[].secretRef.name", document.CheckName),
 		document.Value("spec.analysis.webhooks[].certSecretRef.name", document.CheckName),
 		document.Value("spec.analysis.webhooks[].deadline", notNegative),
-		wrong("spec.analysis.webhooks[]", "deadline", func(h *Hook) bool { return h.Deadline != 0 && !h.Type.confirms() },
+		failIf("spec.analysis.webhooks[]", "deadline", func(h *Hook) bool { return h.Deadline != 0 && !h.Type.confirms() },
 			"is for the types %s, %s and %s: remove it", HookConfirmRollout, HookConfirmTrafficIncrease, HookConfirmPromotion),
 
 		document.Value("spec.analysis.alerts[].name", ownName),
@@ -91,20 +91,20 @@ var facts = [levels][]document.Fact{
 		document.Value("spec.analysis.canaryReadyThreshold", within(0, 100)),
 		document.Related("", "spec.analysis.stepWeight", stepBelowMax),
 		document.Related("", "spec.analysis.stepWeights", stepsRise),
-		wrong("", "spec.analysis", func(c *Canary) bool {
+		failIf("", "spec.analysis", func(c *Canary) bool {
 			a := &c.Spec.Analysis
 			return !c.Spec.SkipAnalysis && a.StepWeight == 0 && len(a.StepWeights) == 0 && a.Iterations == 0
 		}, "has neither stepWeight, stepWeights nor iterations, so that it would never end: set one of them"),
 		document.Related("", "spec.analysis.webhooks", timeoutsBelowInterval),
-		document.Value("spec.analysis.match[].headers", someHeaders),
+		document.Value("spec.analysis.match[].headers", checkHeaders),
 
 		document.Value("spec.analysis.metrics[].interval", notNegative),
-		wrong("spec.analysis.metrics[]", "", func(m *Metric) bool { return m.Query == "" && m.TemplateRef == nil && !m.Builtin() },
+		failIf("spec.analysis.metrics[]", "", func(m *Metric) bool { return m.Query == "" && m.TemplateRef == nil && !m.Builtin() },
 			"has no query and no templateRef, and is neither %s nor %s: add one", SuccessRate, RequestDuration),
-		wrong("spec.analysis.metrics[]", "thresholdRange", func(m *Metric) bool { return m.ThresholdRange == nil && m.Threshold == nil },
+		failIf("spec.analysis.metrics[]", "thresholdRange", func(m *Metric) bool { return m.ThresholdRange == nil && m.Threshold == nil },
 			"is missing, so that every value would pass: set min, max or both"),
-		document.Value("spec.analysis.metrics[].thresholdRange", someRange),
-		wrong("spec.analysis.metrics[]", "threshold", func(m *Metric) bool { return m.Threshold != nil && math.IsNaN(*m.Threshold) },
+		document.Value("spec.analysis.metrics[].thresholdRange", checkRange),
+		failIf("spec.analysis.metrics[]", "threshold", func(m *Metric) bool { return m.Threshold != nil && math.IsNaN(*m.Threshold) },
 			"is no number"),
 
 		document.Related("spec.analysis.webhooks[]", "type", func(h *Hook) error { return oneOf(HookTypes()...)(h.Kind()) }),
@@ -112,42 +112,42 @@ var facts = [levels][]document.Fact{
 		document.Value("spec.analysis.alerts[].severity", oneOf("", Info, Warn, Error)),
 	},
 	advice: {
-		wrong("spec.analysis", "interval", func(a *Settings) bool { return a.Interval > 0 && a.Interval < Duration(MinInterval) },
+		failIf("spec.analysis", "interval", func(a *Settings) bool { return a.Interval > 0 && a.Interval < Duration(MinInterval) },
 			"is raised to %s, the shortest", MinInterval),
-		wrong("spec.analysis", "stepWeight", func(a *Settings) bool { return a.Iterations > 0 && a.StepWeight != 0 }, "has no effect: iterations is set"),
-		wrong("spec.analysis", "maxWeight", func(a *Settings) bool { return a.Iterations > 0 && a.MaxWeight != 0 }, "has no effect: iterations is set"),
-		wrong("spec.analysis", "stepWeights", func(a *Settings) bool { return a.Iterations > 0 && len(a.StepWeights) > 0 }, "has no effect: iterations is set"),
-		wrong("spec.analysis", "stepWeights", func(a *Settings) bool { return a.StepWeight > 0 && len(a.StepWeights) > 0 }, "has no effect: stepWeight is set"),
-		wrong("spec.analysis", "mirror", func(a *Settings) bool { return a.Mirror && a.Iterations > 0 && len(a.Match) > 0 },
+		failIf("spec.analysis", "stepWeight", func(a *Settings) bool { return a.Iterations > 0 && a.StepWeight != 0 }, "has no effect: iterations is set"),
+		failIf("spec.analysis", "maxWeight", func(a *Settings) bool { return a.Iterations > 0 && a.MaxWeight != 0 }, "has no effect: iterations is set"),
+		failIf("spec.analysis", "stepWeights", func(a *Settings) bool { return a.Iterations > 0 && len(a.StepWeights) > 0 }, "has no effect: iterations is set"),
+		failIf("spec.analysis", "stepWeights", func(a *Settings) bool { return a.StepWeight > 0 && len(a.StepWeights) > 0 }, "has no effect: stepWeight is set"),
+		failIf("spec.analysis", "mirror", func(a *Settings) bool { return a.Mirror && a.Iterations > 0 && len(a.Match) > 0 },
 			"has no effect: an A/B test copies no requests"),
-		wrong("spec.analysis", "mirrorWeight", func(a *Settings) bool { return a.MirrorWeight != 0 && !a.Mirror }, "has no effect: mirror is not set"),
-		wrong("spec.analysis", "primaryReadyThreshold", func(a *Settings) bool { return a.PrimaryReadyThreshold != nil },
+		failIf("spec.analysis", "mirrorWeight", func(a *Settings) bool { return a.MirrorWeight != 0 && !a.Mirror }, "has no effect: mirror is not set"),
+		failIf("spec.analysis", "primaryReadyThreshold", func(a *Settings) bool { return a.PrimaryReadyThreshold != nil },
 			"has no effect: the target says when it is ready"),
-		wrong("spec.analysis", "canaryReadyThreshold", func(a *Settings) bool { return a.CanaryReadyThreshold != nil },
+		failIf("spec.analysis", "canaryReadyThreshold", func(a *Settings) bool { return a.CanaryReadyThreshold != nil },
 			"has no effect: the target says when it is ready"),
 		document.Related("", "spec.analysis.webhooks", retriesBelowInterval),
 
-		wrong("spec.analysis.metrics[]", "threshold", func(m *Metric) bool { return m.Threshold != nil && m.ThresholdRange != nil },
+		failIf("spec.analysis.metrics[]", "threshold", func(m *Metric) bool { return m.Threshold != nil && m.ThresholdRange != nil },
 			"has no effect: thresholdRange is set"),
-		wrong("spec.analysis.metrics[]", "query", func(m *Metric) bool { return m.Query != "" && m.TemplateRef != nil }, "has no effect: templateRef is set"),
-		wrong("spec.analysis.metrics[]", "templateVariables", func(m *Metric) bool {
+		failIf("spec.analysis.metrics[]", "query", func(m *Metric) bool { return m.Query != "" && m.TemplateRef != nil }, "has no effect: templateRef is set"),
+		failIf("spec.analysis.metrics[]", "templateVariables", func(m *Metric) bool {
 			return len(m.TemplateVariables) > 0 && m.TemplateRef == nil && m.Query == ""
 		}, "has no effect: there is no query and no templateRef"),
 
-		wrong("spec.analysis.webhooks[]", "muteAlert", func(h *Hook) bool { return h.MuteAlert && !h.Type.confirms() },
+		failIf("spec.analysis.webhooks[]", "muteAlert", func(h *Hook) bool { return h.MuteAlert && !h.Type.confirms() },
 			"has no effect: only webhooks of the types %s, %s and %s wait for an approval", HookConfirmRollout, HookConfirmTrafficIncrease, HookConfirmPromotion),
 		document.Related("spec.analysis.webhooks[]", "metadata", keysOfEvents),
-		document.Related("spec.analysis.webhooks[]", "url", clearURL),
-		wrong("spec.analysis.webhooks[]", "certSecretRef", func(h *Hook) bool { return h.CertSecretRef != nil && strings.HasPrefix(h.URL, "http:") },
+		document.Related("spec.analysis.webhooks[]", "url", checkURLCredentials),
+		failIf("spec.analysis.webhooks[]", "certSecretRef", func(h *Hook) bool { return h.CertSecretRef != nil && strings.HasPrefix(h.URL, "http:") },
 			"has no effect: url is http"),
-		wrong("spec.analysis.webhooks[]", "disableTLS", func(h *Hook) bool { return h.DisableTLS && h.SecretRef != nil },
+		failIf("spec.analysis.webhooks[]", "disableTLS", func(h *Hook) bool { return h.DisableTLS && h.SecretRef != nil },
 			"sends the credentials of secretRef to a server whose certificate is not verified: use certSecretRef"),
 	},
 }
 
-// wrong returns a rule that is broken if is returns true; format and args are its
+// failIf returns a rule that is broken if is returns true; format and args are its
 // error text.
-func wrong[T any](at, field string, is func(*T) bool, format string, args ...any) document.Fact {
+func failIf[T any](at, field string, is func(*T) bool, format string, args ...any) document.Fact {
 	return document.Related(at, field, func(v *T) error {
 		if is(v) {
 			return fmt.Errorf(format, args...)
@@ -191,7 +191,7 @@ func timeoutsBelowInterval(c *Canary) error {
 		return nil
 	}
 	return fmt.Errorf("the timeouts of the rollout webhooks add up to %s (%s), which must be lower than the interval of %s: "+
-		"raise interval or lower the timeouts", span(once), strings.Join(all, ", "), span(c.Interval()))
+		"raise interval or lower the timeouts", shortDuration(once), strings.Join(all, ", "), shortDuration(c.Interval()))
 }
 
 func retriesBelowInterval(c *Canary) error {
@@ -200,7 +200,7 @@ func retriesBelowInterval(c *Canary) error {
 		return nil
 	}
 	return fmt.Errorf("with their retries the rollout webhooks may take %s, which is not lower than the interval of %s: "+
-		"a step may then take longer than that", span(sum), span(c.Interval()))
+		"a step may then take longer than that", shortDuration(sum), shortDuration(c.Interval()))
 }
 
 // rolloutTime returns how long all webhooks of type rollout may take, without and
@@ -216,13 +216,13 @@ func rolloutTime(c *Canary) (once, sum time.Duration, all []string) {
 		if h.Timeout <= 0 {
 			note = " by default"
 		}
-		all = append(all, document.Quote(h.Name)+" "+span(h.timeout())+note)
+		all = append(all, document.Quote(h.Name)+" "+shortDuration(h.timeout())+note)
 	}
 	return once, sum, all
 }
 
-// span returns d without trailing zero units.
-func span(d time.Duration) string {
+// shortDuration returns d without trailing zero units.
+func shortDuration(d time.Duration) string {
 	s := document.FormatDuration(d)
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
@@ -230,8 +230,8 @@ func span(d time.Duration) string {
 	return s
 }
 
-// someRange returns an error for a range that no value or every value is in.
-func someRange(r *Range) error {
+// checkRange returns an error for a range that no value or every value is in.
+func checkRange(r *Range) error {
 	switch {
 	case r.Min != nil && math.IsNaN(*r.Min) || r.Max != nil && math.IsNaN(*r.Max):
 		return errors.New("has a bound that is no number")
@@ -266,9 +266,9 @@ func keysOfEvents(h *Hook) error {
 	return nil
 }
 
-// clearURL returns an error if the URL holds a password or credentials would be
+// checkURLCredentials returns an error if the URL holds a password or credentials would be
 // sent unencrypted.
-func clearURL(h *Hook) error {
+func checkURLCredentials(h *Hook) error {
 	u, err := url.Parse(h.URL)
 	if err != nil {
 		return nil // webURL reports it
@@ -323,11 +323,11 @@ func ownName(name string) error {
 	if name == "" {
 		return errors.New("is required")
 	}
-	return plain(name)
+	return checkNoControl(name)
 }
 
-// plain returns an error if text has control characters.
-func plain(text string) error {
+// checkNoControl returns an error if text has control characters.
+func checkNoControl(text string) error {
 	if strings.ContainsFunc(text, unicode.IsControl) {
 		return fmt.Errorf("%s has control characters: remove them", document.Quote(text))
 	}
@@ -353,19 +353,19 @@ func oneOf[T ~string](words ...T) func(T) error {
 // plainKeys returns an error if a key of metadata or variables has control characters.
 func plainKeys(m map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(m)) {
-		if err := plain(key); err != nil {
+		if err := checkNoControl(key); err != nil {
 			return fmt.Errorf("the key %w", err)
 		}
 	}
 	return nil
 }
 
-func someHeaders(m map[string]StringMatch) error {
+func checkHeaders(m map[string]StringMatch) error {
 	if len(m) == 0 {
 		return errors.New("is missing, so that every request would match: name a header and its value")
 	}
 	for _, name := range slices.Sorted(maps.Keys(m)) {
-		if err := condition(name, m[name]); err != nil {
+		if err := checkCondition(name, m[name]); err != nil {
 			return err
 		}
 	}
@@ -375,8 +375,8 @@ func someHeaders(m map[string]StringMatch) error {
 // headerForm matches the name of a header (RFC 9110, token).
 var headerForm = regexp.MustCompile("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")
 
-// condition returns an error unless the condition on a header is valid.
-func condition(name string, m StringMatch) error {
+// checkCondition returns an error unless the condition on a header is valid.
+func checkCondition(name string, m StringMatch) error {
 	texts := slices.DeleteFunc([]string{m.Exact, m.Prefix, m.Suffix, m.Regex}, func(text string) bool { return text == "" })
 	defect := (*syntax.Error)(nil)
 	_, err := syntax.Parse(m.Regex, syntax.Perl) // compiling may take long

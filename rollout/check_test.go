@@ -12,8 +12,8 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// sound returns a valid canary with one item of each kind.
-func sound() *Canary {
+// validCanary returns a valid canary with one item of each kind.
+func validCanary() *Canary {
 	return &Canary{
 		Metadata: Metadata{Name: "podinfo", Namespace: "test"},
 		Spec: CanarySpec{
@@ -31,7 +31,7 @@ func sound() *Canary {
 	}
 }
 
-// A requirementTest breaks one requirement of a sound canary.
+// A requirementTest breaks one requirement of a valid (breaks one requirement of a valid canary) canary.
 type requirementTest struct {
 	edit func(c *Canary, a *Settings, h *Hook, m *Metric)
 	level
@@ -128,10 +128,10 @@ func match(m StringMatch, n int) func(*Canary, *Settings, *Hook, *Metric) {
 // TestRequirements breaks each requirement and compares the finding. Check does not
 // report advice.
 func TestRequirements(t *testing.T) {
-	if c := sound(); c.Check() != nil || len(examine(c)[advice].Errors) > 0 {
+	if c := validCanary(); c.Check() != nil || len(examine(c)[advice].Errors) > 0 {
 		t.Fatalf("%v\n%v", c.Check(), examine(c)[advice].Errors)
 	}
-	testenv.Equal(t, clearURL(&Hook{URL: "https://u:hunter2@h\n"}), nil, "what is no URL")
+	testenv.Equal(t, checkURLCredentials(&Hook{URL: "https://u:hunter2@h\n"}), nil, "what is no URL")
 	for _, test := range requirementTests {
 		c := test.broken()
 		found := examine(c)[test.level].ErrorsFor("")
@@ -148,7 +148,7 @@ func TestRequirements(t *testing.T) {
 
 // broken returns a canary that breaks only this requirement.
 func (r *requirementTest) broken() *Canary {
-	c := sound()
+	c := validCanary()
 	a := &c.Spec.Analysis
 	r.edit(c, a, &a.Webhooks[1], &a.Metrics[0])
 	return c

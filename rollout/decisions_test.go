@@ -90,7 +90,7 @@ func (x *scenario) hook(name string) *rollout.Hook {
 func TestDecisions(t *testing.T) {
 	var rows strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(scenarios)) {
-		next, does, status := play(t, key)
+		next, does, status := runScenario(t, key)
 		fmt.Fprintf(&rows, "%s | %s | %s | %s\n", key, next, does, status)
 	}
 	const file = "testdata/decisions.txt"
@@ -107,10 +107,10 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// play runs one step of a scenario and returns the columns of the table.
-func play(t *testing.T, key string) (next, does, status string) {
+// runScenario runs one step of a scenario and returns the columns of the table.
+func runScenario(t *testing.T, key string) (next, does, status string) {
 	t.Helper()
-	x := prepared(key)
+	x := loadScenario(key)
 	before := x.s
 	after, wait, err := x.a.Step(t.Context(), x.time, before)
 	if err != nil {

@@ -47,10 +47,10 @@ func Decode(file string, r io.Reader) (canaries []*Canary, warnings []error, err
 	if err != nil {
 		return nil, nil, err
 	}
-	d := &decoding{Stream: stream, places: make(map[string]string)}
+	d := &decoding{Stream: stream, positions: make(map[string]string)}
 	for o := range stream.Objects() {
 		if served[o.Group] != nil && strings.EqualFold(o.Type, kindCanary) {
-			d.object(o)
+			d.decodeCanary(o)
 		} else if meant := document.Suggest(o, known); meant != "" {
 			d.Fail(o.Node, o.Name(o.Type, DefaultNamespace), "%s %s is not known: did you mean %s?", document.Quote(o.APIVersion()), document.Quote(o.Type), meant)
 		} else if served[o.Group] != nil && !slices.Contains(known[0].Kinds, o.Type) {
@@ -75,13 +75,13 @@ var known = []document.Known{
 // decoding is the state of decoding one stream.
 type decoding struct {
 	*document.Stream
-	canaries []*Canary
-	warnings []error
-	places   map[string]string // where each canary was found, by name
+	canaries  []*Canary
+	warnings  []error
+	positions map[string]string // where each canary was found, by name
 }
 
-// object reads one canary.
-func (d *decoding) object(o document.Object) {
+// decodeCanary reads one canary.
+func (d *decoding) decodeCanary(o document.Object) {
 	name := o.Name(kindCanary, DefaultNamespace)
 	switch {
 	case o.Type != kindCanary:
@@ -92,7 +92,7 @@ func (d *decoding) object(o document.Object) {
 		return
 	}
 	c, dec := new(Canary), &document.Decoder{Rules: fieldRule}
-	n, old := modern(o.Node)
+	n, old := renameOldAnalysis(o.Node)
 	dec.Decode(n, c, "")
 	found := examine(c)
 	dec.Adopt(&found[invalid])
@@ -101,18 +101,18 @@ func (d *decoding) object(o document.Object) {
 	}
 	if old {
 		dec.Warnings.Add(analysisPath, "is an old name: write spec.analysis")
-		spellOld(&dec.Findings)
-		spellOld(&dec.Warnings)
+		restoreOldName(&dec.Findings)
+		restoreOldName(&dec.Warnings)
 	}
 	d.Note(d.Locate(&dec.Findings, o.Node, name)...)
 	if len(dec.Errors) > 0 {
 		return
 	}
-	if there := d.places[name]; there != "" {
+	if there := d.positions[name]; there != "" {
 		d.Fail(o.Node, name, "is in %s already: remove one of the two", there)
 		return
 	}
-	d.places[name] = fmt.Sprintf("%s:%d (document %d)", d.File, o.Node.Line, d.Number)
+	d.positions[name] = fmt.Sprintf("%s:%d (document %d)", d.File, o.Node.Line, d.Number)
 	d.warnings = append(d.warnings, d.Warn(&dec.Warnings, o.Node, name)...)
 	d.canaries = append(d.canaries, c)
 }
@@ -123,15 +123,15 @@ const (
 	oldAnalysis  = "spec.canaryAnalysis"
 )
 
-// modern returns n with spec.canaryAnalysis renamed to spec.analysis, and whether
+// renameOldAnalysis returns n with spec.canaryAnalysis renamed to spec.analysis, and whether
 // n had the old name. It does not modify n, since aliases may share it.
-func modern(n *document.Node) (*document.Node, bool) {
-	if given(n.At("spec", "analysis")) || !given(n.At("spec", "canaryAnalysis")) {
+func renameOldAnalysis(n *document.Node) (*document.Node, bool) {
+	if isSet(n.At("spec", "analysis")) || !isSet(n.At("spec", "canaryAnalysis")) {
 		return n, false
 	}
 	top, spec := *n, *n.At("spec")
 	top.Fields, spec.Fields = slices.Clone(top.Fields), slices.Clone(spec.Fields)
-	spec.Fields = slices.DeleteFunc(spec.Fields, func(f document.Field) bool { return f.Name == "analysis" && !given(f.Value) })
+	spec.Fields = slices.DeleteFunc(spec.Fields, func(f document.Field) bool { return f.Name == "analysis" && !isSet(f.Value) })
 	for i := range spec.Fields {
 		if spec.Fields[i].Name == "canaryAnalysis" {
 			spec.Fields[i].Name = "analysis"
@@ -142,10 +142,10 @@ func modern(n *document.Node) (*document.Node, bool) {
 	return &top, true
 }
 
-func given(n *document.Node) bool { return n != nil && n.Kind != document.Null }
+func isSet(n *document.Node) bool { return n != nil && n.Kind != document.Null }
 
-// spellOld changes spec.analysis in findings to the old name, which the document uses.
-func spellOld(found *document.Findings) {
+// restoreOldName changes spec.analysis in findings to the old name, which the document uses.
+func restoreOldName(found *document.Findings) {
 	for _, e := range found.Errors {
 		if rest, inside := strings.CutPrefix(e.Field, analysisPath); inside {
 			e.Field = oldAnalysis + rest

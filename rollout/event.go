@@ -174,13 +174,13 @@ func (t *tick) emit(code EventCode, a eventDetail) string {
 		Name: c.Metadata.Name, Namespace: c.Namespace(), Phase: t.s.Phase,
 		Checksum: t.checksum(), Sequence: t.s.Sequence,
 		Weight: t.s.CanaryWeight, MaxWeight: c.MaxWeight(), Iteration: t.s.Iterations, FailedChecks: t.s.FailedChecks,
-		Hook: bounded(a.name), Reason: bounded(a.reason), Alert: how.alert,
+		Hook: excerpt(a.name), Reason: excerpt(a.reason), Alert: how.alert,
 	}
 	if a.muted {
 		e.Alert = ""
 	}
 	number := strconv.Itoa
-	e.Message = bounded(c.Metadata.Name+"."+c.Namespace()) + ": " + strings.NewReplacer(
+	e.Message = excerpt(c.Metadata.Name+"."+c.Namespace()) + ": " + strings.NewReplacer(
 		"{hook}", e.Hook, "{reason}", cmp.Or(e.Reason, "no reason given"),
 		"{weight}", number(e.Weight), "{primary}", number(100-e.Weight),
 		"{iteration}", number(e.Iteration), "{iterations}", number(c.Spec.Analysis.Iterations),
@@ -198,18 +198,18 @@ func (t *tick) checksum() string { return Checksum(cmp.Or(t.revision, t.s.Applie
 // maxReason is the maximum length of a remote text in a status or an event, in bytes.
 const maxReason = 1 << 10
 
-// bounded returns the beginning of a text on one line, without credentials.
-func bounded(text string) string { return redact.Excerpt(text, maxReason) }
+// excerpt returns the beginning of a text on one line, without credentials.
+func excerpt(text string) string { return redact.Excerpt(text, maxReason) }
 
-// reason returns the answer of a webhook as text, or why there is none.
-func reason(answer Answer, err error) string {
-	person := attributed(bounded(answer.Actor), bounded(answer.Reason))
+// answerText returns the answer of a webhook as text, or why there is none.
+func answerText(answer Answer, err error) string {
+	person := formatReason(excerpt(answer.Actor), excerpt(answer.Reason))
 	if err == nil {
-		return bounded(cmp.Or(person, string(answer.Body)))
+		return excerpt(cmp.Or(person, string(answer.Body)))
 	}
 	text := err.Error()
 	if status, is := errors.AsType[*StatusError](err); is && person+string(status.Body) != "" {
 		text = "status " + strconv.Itoa(status.Code) + ": " + cmp.Or(person, string(status.Body))
 	}
-	return bounded(text)
+	return excerpt(text)
 }

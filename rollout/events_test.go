@@ -14,7 +14,7 @@ import (
 func TestEvents(t *testing.T) {
 	seen := map[rollout.EventCode]string{}
 	for key := range scenarios {
-		x := prepared(key)
+		x := loadScenario(key)
 		after, _, err := x.a.Step(t.Context(), x.time, x.s)
 		must(t, err)
 		alerted := x.s.RollingBack
@@ -66,7 +66,7 @@ func TestEventMessages(t *testing.T) {
 		"Progressing: at the maximum, cp closed":           "of the promotion by cp: status 403: said cp",
 		"Progressing: metric without values, inconclusive": "decides nothing: no values found for metric m: app.test probably gets no traffic: query: no values found",
 	} {
-		x := prepared(key)
+		x := loadScenario(key)
 		step(t, x.a, x.s)
 		last := x.w.events[len(x.w.events)-1]
 		if !strings.HasSuffix(last.Message, want) {
@@ -80,7 +80,7 @@ func TestEventMessages(t *testing.T) {
 func TestHostileText(t *testing.T) {
 	hostile := "line\nbreak \x1b[2Jescape https://user:secret@host/?token=secret Authorization: Bearer secret\u202e " + strings.Repeat("long ", 20_000)
 	for _, key := range slices.Sorted(maps.Keys(scenarios)) {
-		x := prepared(key)
+		x := loadScenario(key)
 		x.w.body = hostile
 		x.c.Metadata.Name = "app\x1b[31m\n"
 		for i := range x.c.Spec.Analysis.Metrics {

@@ -22,7 +22,7 @@ type fakePorts struct {
 	values   map[string]float64 // by metric; default 100
 	fails    map[string]error   // by method: routes, set, revision, primary, canary, up, down, promote, or metric NAME
 	before   func(call string)  // called before each call of a port
-	times    []func(string)     // called after each call of a port
+	after    []func(string)     // called after each call of a port
 
 	body string // of every answer
 
@@ -50,8 +50,8 @@ func (w *fakePorts) analysis(c *rollout.Canary) *rollout.Analysis {
 	return &rollout.Analysis{Canary: c, Traffic: w, Target: w, Metrics: w, Hooks: w, Sink: w}
 }
 
-// did does a call of a port. It calls effect unless the call fails or the context has ended.
-func (w *fakePorts) did(ctx context.Context, call, did string, effect func()) error {
+// doCall does a call of a port. It calls effect unless the call fails or the context has ended.
+func (w *fakePorts) doCall(ctx context.Context, call, did string, effect func()) error {
 	if w.before != nil {
 		w.before(call)
 	}
@@ -68,14 +68,14 @@ func (w *fakePorts) did(ctx context.Context, call, did string, effect func()) er
 		}
 		w.log = append(w.log, did)
 	}
-	for _, told := range w.times {
+	for _, told := range w.after {
 		told(call)
 	}
 	return err
 }
 
 func (w *fakePorts) Routes(ctx context.Context) (rollout.Routes, error) {
-	err := w.did(ctx, "routes", "", nil)
+	err := w.doCall(ctx, "routes", "", nil)
 	return w.routes, err
 }
 
@@ -84,23 +84,25 @@ func (w *fakePorts) SetRoutes(ctx context.Context, r rollout.Routes) error {
 	if r.Mirrored {
 		did += " mirrored"
 	}
-	return w.did(ctx, "set", did, func() { w.routes = r })
+	return w.doCall(ctx, "set", did, func() { w.routes = r })
 }
 
 func (w *fakePorts) Revision(ctx context.Context) (string, error) {
-	err := w.did(ctx, "revision", "", nil)
+	err := w.doCall(ctx, "revision", "", nil)
 	return w.revision, err
 }
-func (w *fakePorts) PrimaryReady(ctx context.Context) error { return w.did(ctx, "primary", "", nil) }
-func (w *fakePorts) CanaryReady(ctx context.Context) error  { return w.did(ctx, "canary", "", nil) }
-func (w *fakePorts) ScaleUp(ctx context.Context) error      { return w.did(ctx, "up", "scale up", nil) }
+func (w *fakePorts) PrimaryReady(ctx context.Context) error { return w.doCall(ctx, "primary", "", nil) }
+func (w *fakePorts) CanaryReady(ctx context.Context) error  { return w.doCall(ctx, "canary", "", nil) }
+func (w *fakePorts) ScaleUp(ctx context.Context) error      { return w.doCall(ctx, "up", "scale up", nil) }
 func (w *fakePorts) ScaleDown(ctx context.Context) error {
-	return w.did(ctx, "down", "scale down", nil)
+	return w.doCall(ctx, "down", "scale down", nil)
 }
-func (w *fakePorts) Promote(ctx context.Context) error { return w.did(ctx, "promote", "promote", nil) }
+func (w *fakePorts) Promote(ctx context.Context) error {
+	return w.doCall(ctx, "promote", "promote", nil)
+}
 
 func (w *fakePorts) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
-	err := w.did(ctx, "metric "+m.Name, "check "+m.Name, nil)
+	err := w.doCall(ctx, "metric "+m.Name, "check "+m.Name, nil)
 	value, set := w.values[m.Name]
 	if !set {
 		value = 100
@@ -109,7 +111,7 @@ func (w *fakePorts) Query(ctx context.Context, c *rollout.Canary, m rollout.Metr
 }
 
 func (w *fakePorts) Call(ctx context.Context, h rollout.Hook, p rollout.Payload) (rollout.Answer, error) {
-	if err := w.did(ctx, "hook "+h.Name, "ask "+h.Name, nil); err != nil {
+	if err := w.doCall(ctx, "hook "+h.Name, "ask "+h.Name, nil); err != nil {
 		return rollout.Answer{}, err
 	}
 	w.payloads = append(w.payloads, p)
@@ -165,8 +167,8 @@ func step(t *testing.T, a *rollout.Analysis, s rollout.Status) rollout.Status {
 	return after
 }
 
-// clock returns a loop whose waits end at once.
-func clock() rollout.Loop {
+// instantLoop returns a loop whose waits end at once.
+func instantLoop() rollout.Loop {
 	now, waits := epoch, 0
 	return rollout.Loop{
 		Now: func() time.Time { return now },
@@ -180,7 +182,7 @@ func clock() rollout.Loop {
 	}
 }
 
-func told(events []rollout.Event) string {
+func eventLog(events []rollout.Event) string {
 	var b strings.Builder
 	for _, e := range events {
 		fmt.Fprintf(&b, "%d %s %s: %s\n", e.Sequence, e.Phase, e.Code, e.Message)

@@ -82,11 +82,11 @@ const (
 // metadata returns the metadata of a webhook with the keys above added.
 func (t *tick) metadata(h Hook) map[string]string {
 	s := t.s
-	if t.fresh { // the counters are still those of the previous revision
+	if t.starting { // the counters are still those of the previous revision
 		s.FailedChecks, s.Iterations = 0, 0
 	}
 	all := map[string]string{
-		MetadataRevision: bounded(cmp.Or(t.revision, s.AppliedSpec)), MetadataWeight: strconv.Itoa(s.CanaryWeight),
+		MetadataRevision: excerpt(cmp.Or(t.revision, s.AppliedSpec)), MetadataWeight: strconv.Itoa(s.CanaryWeight),
 		MetadataThreshold: strconv.Itoa(t.Canary.Threshold()), MetadataFailures: strconv.Itoa(s.FailedChecks),
 	}
 	if i, n := t.Canary.stepsDone(s); n > 0 {

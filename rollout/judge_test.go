@@ -22,7 +22,7 @@ var outcomes = map[string]error{
 	"tls":     fmt.Errorf("POST: %w", &tls.CertificateVerificationError{Err: errors.New("unknown authority")}),
 }
 
-var judged = []string{"200", "201", "202", "100", "203", "204", "206", "299", "301", "302", "303", "304", "307", "308", "400", "401", "403", "404", "408", "410", "425", "429", "500", "501", "502", "503", "504", "599", "timeout", "refused", "tls"}
+var outcomeNames = []string{"200", "201", "202", "100", "203", "204", "206", "299", "301", "302", "303", "304", "307", "308", "400", "401", "403", "404", "408", "410", "425", "429", "500", "501", "502", "503", "504", "599", "timeout", "refused", "tls"}
 
 // judgements lists the verdicts of each type: for 200, for 201 and 202, and for any other outcome.
 var judgements = map[rollout.HookType][3]rollout.Verdict{
@@ -50,7 +50,7 @@ func judgement(of rollout.HookType, outcome string) rollout.Verdict {
 
 func TestJudge(t *testing.T) {
 	for of := range judgements {
-		for _, name := range judged {
+		for _, name := range outcomeNames {
 			err := outcomes[name]
 			if code, failed := strconv.Atoi(name); failed == nil {
 				err = fmt.Errorf("called: %w", &rollout.StatusError{Code: code})

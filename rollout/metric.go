@@ -78,7 +78,7 @@ func (m Metric) judgeNone(c *Canary, err error) (Verdict, error) {
 	if cause = strings.TrimPrefix(cause, ": "); cause != "" {
 		cause = ": " + cause
 	}
-	reason := &noValues{err, fmt.Sprintf("no values found for metric %s%s: %s probably gets no traffic%s", m.Name, provider, c.target(), cause)}
+	reason := &noValuesError{err, fmt.Sprintf("no values found for metric %s%s: %s probably gets no traffic%s", m.Name, provider, c.target(), cause)}
 	switch m.NoValues {
 	case NoValuesPass:
 		return Pass, reason
@@ -88,14 +88,14 @@ func (m Metric) judgeNone(c *Canary, err error) (Verdict, error) {
 	return Halt, reason
 }
 
-// A noValues is an error that wraps ErrNoValues, with the text of the specification.
-type noValues struct {
+// A noValuesError is an error that wraps ErrNoValues, with the text of the specification.
+type noValuesError struct {
 	err  error
 	text string
 }
 
-func (e *noValues) Error() string { return e.text }
-func (e *noValues) Unwrap() error { return e.err }
+func (e *noValuesError) Error() string { return e.text }
+func (e *noValuesError) Unwrap() error { return e.err }
 
 // Bounds returns the range that the value must be in: thresholdRange, or else the
 // older threshold, which is the minimum of the success rate and the maximum of

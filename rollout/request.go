@@ -33,15 +33,15 @@ type Request struct {
 func (s Status) Accepts(r Request) error {
 	switch {
 	case r.Action != Abort && r.Action != Promote:
-		return fmt.Errorf("%s: unknown, want %s or %s", bounded(string(r.Action)), Abort, Promote)
+		return fmt.Errorf("%s: unknown, want %s or %s", excerpt(string(r.Action)), Abort, Promote)
 	case s.Phase == Succeeded || s.Phase == Failed:
 		return fmt.Errorf("%s: no rollout is under way, the phase is %s", r.Action, s.Phase)
 	case s.RollingBack:
 		return fmt.Errorf("%s: the canary is being rolled back", r.Action)
 	case s.promoted():
-		return fmt.Errorf("%s: revision %s is promoted", r.Action, bounded(s.AppliedSpec))
+		return fmt.Errorf("%s: revision %s is promoted", r.Action, excerpt(s.AppliedSpec))
 	case r.Revision != "" && r.Revision != s.AppliedSpec:
-		return fmt.Errorf("%s: it is about revision %s, and another one is rolled out", r.Action, bounded(r.Revision))
+		return fmt.Errorf("%s: it is about revision %s, and another one is rolled out", r.Action, excerpt(r.Revision))
 	case r.Action == Abort:
 		return nil
 	case !analysed.has(s.Phase):
@@ -52,17 +52,17 @@ func (s Status) Accepts(r Request) error {
 	return nil
 }
 
-// because returns the user and the reason of the request as text for an event.
-func (r Request) because() string {
-	text := attributed(r.By, r.Reason)
+// eventReason returns the user and the reason of the request as text for an event.
+func (r Request) eventReason() string {
+	text := formatReason(r.By, r.Reason)
 	if r.SkipGates {
 		text += " (gates are skipped)"
 	}
 	return text
 }
 
-// attributed returns a reason with the name of its author, "" if both are empty.
-func attributed(name, reason string) string {
+// formatReason returns a reason with the name of its author, "" if both are empty.
+func formatReason(name, reason string) string {
 	switch {
 	case name == "":
 		return reason
@@ -72,9 +72,9 @@ func attributed(name, reason string) string {
 	return "by " + name + ": " + reason
 }
 
-// requested accepts or drops the request in the status. An abort before the rollout
+// acceptRequest accepts or drops the request in the status. An abort before the rollout
 // has begun ends it at once, since no traffic was moved.
-func (t *tick) requested() bool {
+func (t *tick) acceptRequest() bool {
 	r := t.s.Request
 	if r == nil || r.Accepted {
 		return true
@@ -86,19 +86,19 @@ func (t *tick) requested() bool {
 	begun := active.has(t.s.Phase)
 	if r.Action == Abort && !begun {
 		revision, err := t.Target.Revision(t.ctx)
-		if !t.done(EventTargetError, "read the revision of the target", err) {
+		if !t.succeeded(EventTargetError, "read the revision of the target", err) {
 			return false
 		}
 		t.s.AppliedSpec = revision // or the next run would begin the rollout
 	}
 	accepted := *r // the caller of Step holds the old one
 	accepted.Accepted = true
-	a := eventDetail{reason: r.because()}
+	a := eventDetail{reason: r.eventReason()}
 	switch {
 	case r.Action == Promote:
 		t.emit(EventPromotionAsked, a)
 	case begun:
-		t.abandon(EventAborted, a)
+		t.decideRollback(EventAborted, a)
 	default:
 		t.end(Failed, EventAborted, a)
 	}
@@ -106,21 +106,21 @@ func (t *tick) requested() bool {
 	return r.Action == Promote
 }
 
-// asked returns the accepted request to promote the revision under analysis, nil
+// promotionRequest returns the accepted request to promote the revision under analysis, nil
 // for none.
-func (t *tick) asked() *Request {
-	if r := t.s.Request; r != nil && r.Accepted && r.Action == Promote && r.Revision == t.s.AppliedSpec && !t.fresh {
+func (t *tick) promotionRequest() *Request {
+	if r := t.s.Request; r != nil && r.Accepted && r.Action == Promote && r.Revision == t.s.AppliedSpec && !t.starting {
 		return r
 	}
 	return nil
 }
 
-// ungated reports whether a user requested the promotion with SkipGates.
-func (t *tick) ungated() bool { r := t.asked(); return r != nil && r.SkipGates }
+// skipsGates reports whether a user requested the promotion with SkipGates.
+func (t *tick) skipsGates() bool { r := t.promotionRequest(); return r != nil && r.SkipGates }
 
-// promoteAsked promotes a canary that is ready, if a user requested it.
-func (t *tick) promoteAsked() bool {
-	if t.asked() == nil {
+// promoteOnRequest promotes a canary that is ready, if a user requested it.
+func (t *tick) promoteOnRequest() bool {
+	if t.promotionRequest() == nil {
 		return true
 	}
 	t.promote(func(kind HookType) bool { return t.s.Confirmed || t.confirm(kind) })

@@ -17,7 +17,7 @@ import (
 // The maximum weight is a cap: a step of 20 with a maximum of 50 gives 20, 40, 50 (C-20).
 func TestRunPromotes(t *testing.T) {
 	w := newFakePorts()
-	loop := clock()
+	loop := instantLoop()
 	var saved []rollout.Status
 	loop.Save = func(s rollout.Status) error { saved = append(saved, s); return nil }
 	c := canary(rollout.HookConfirmRollout, rollout.HookPreRollout, rollout.HookRollout, rollout.HookConfirmTrafficIncrease,
@@ -51,17 +51,17 @@ func TestRunPromotes(t *testing.T) {
 14 Succeeded promoted: app.test: promoted, the canary is scaled down
 15 Succeeded po-pass: app.test: post-rollout webhook post-rollout passed
 `
-	testenv.Equal(t, told(w.events), want, "told")
+	testenv.Equal(t, eventLog(w.events), want, "told")
 }
 
 // A run ends if its status cannot be saved, and returns that status.
 func TestRunCannotSave(t *testing.T) {
 	x := newScenario(rollout.Initialized)
-	loop := clock()
+	loop := instantLoop()
 	loop.Save = func(rollout.Status) error { return errScripted }
 	s, err := x.a.Run(t.Context(), x.s, loop)
 	if !errors.Is(err, errScripted) || s.Phase != rollout.Progressing || len(x.w.events) != 2 {
-		t.Errorf("Run = %+v, %v\n%s", s, err, told(x.w.events))
+		t.Errorf("Run = %+v, %v\n%s", s, err, eventLog(x.w.events))
 	}
 }
 
@@ -70,10 +70,10 @@ func TestRunEnded(t *testing.T) {
 	for revision, want := range map[string]rollout.Phase{"v1": rollout.Failed, "v2": rollout.Failed, "v3": rollout.Succeeded} {
 		x := newScenario(rollout.Failed)
 		x.w.revision = revision
-		if s, err := x.a.Run(t.Context(), x.s, clock()); err != nil || s.Phase != rollout.Failed || len(x.w.log) > 0 {
+		if s, err := x.a.Run(t.Context(), x.s, instantLoop()); err != nil || s.Phase != rollout.Failed || len(x.w.log) > 0 {
 			t.Errorf("Run = %+v, %v; %v", s, err, x.w.log)
 		}
-		loop := clock()
+		loop := instantLoop()
 		loop.Next = true
 		if s, err := x.a.Run(t.Context(), x.s, loop); err != nil || s.Phase != want || len(x.w.log) > 0 != (revision == "v3") {
 			t.Errorf("%s: Run = %+v, %v; %v", revision, s, err, x.w.log)
@@ -86,7 +86,7 @@ func TestRunOnTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newScenario(rollout.Initialized)
 		began := time.Now()
-		s, err := x.a.Run(t.Context(), begun, rollout.Loop{})
+		s, err := x.a.Run(t.Context(), initialStatus, rollout.Loop{})
 		if err != nil || s.Phase != rollout.Succeeded {
 			t.Fatalf("Run = %+v, %v", s, err)
 		}
@@ -94,7 +94,7 @@ func TestRunOnTheClock(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
 		x = newScenario(rollout.Initialized)
-		if s, err := x.a.Run(ctx, begun, rollout.Loop{}); !errors.Is(err, context.DeadlineExceeded) || s.CanaryWeight != 20 {
+		if s, err := x.a.Run(ctx, initialStatus, rollout.Loop{}); !errors.Is(err, context.DeadlineExceeded) || s.CanaryWeight != 20 {
 			t.Errorf("Run = %+v, %v", s, err)
 		}
 	})
@@ -113,34 +113,34 @@ var scripts = []script{
 	{"rollout webhook fails with traffic", func(w *fakePorts) { w.answers["ro"] = 500 }, rollout.Failed},
 	{"metric fails", func(w *fakePorts) { w.values["m"] = 1 }, rollout.Failed},
 	{"pre-rollout fails", func(w *fakePorts) { w.answers["pr"] = 503 }, rollout.Failed},
-	{"pre-rollout fails once", func(w *fakePorts) { w.first("pr", 1, 500) }, rollout.Succeeded},
-	{"confirm-rollout opens", func(w *fakePorts) { w.first("cr", 2, 403) }, rollout.Succeeded},
-	{"confirm-traffic-increase opens", func(w *fakePorts) { w.first("ti", 2, 403) }, rollout.Succeeded},
-	{"confirm-promotion opens", func(w *fakePorts) { w.first("cp", 2, 403) }, rollout.Succeeded},
-	{"rollback fires", func(w *fakePorts) { w.later("rb", 3, 200) }, rollout.Failed},
-	{"another revision", func(w *fakePorts) { w.hook("ro", 2, func() { w.revision = "v3" }) }, rollout.Succeeded},
-	{"revert", func(w *fakePorts) { w.hook("ro", 2, func() { w.revision = "v1" }) }, rollout.Failed},
+	{"pre-rollout fails once", func(w *fakePorts) { w.answerFirst("pr", 1, 500) }, rollout.Succeeded},
+	{"confirm-rollout opens", func(w *fakePorts) { w.answerFirst("cr", 2, 403) }, rollout.Succeeded},
+	{"confirm-traffic-increase opens", func(w *fakePorts) { w.answerFirst("ti", 2, 403) }, rollout.Succeeded},
+	{"confirm-promotion opens", func(w *fakePorts) { w.answerFirst("cp", 2, 403) }, rollout.Succeeded},
+	{"rollback fires", func(w *fakePorts) { w.answerAfter("rb", 3, 200) }, rollout.Failed},
+	{"another revision", func(w *fakePorts) { w.afterCalls("ro", 2, func() { w.revision = "v3" }) }, rollout.Succeeded},
+	{"revert", func(w *fakePorts) { w.afterCalls("ro", 2, func() { w.revision = "v1" }) }, rollout.Failed},
 	{"promotion fails", func(w *fakePorts) { w.fails["promote"] = errScripted }, rollout.Failed},
-	{"promotion is late", func(w *fakePorts) { w.late("promote", 3) }, rollout.Succeeded},
-	{"canary stuck", func(w *fakePorts) { w.hook("cr", 1, func() { w.fails["canary"] = errStuck }) }, rollout.Failed},
-	{"canary is late", func(w *fakePorts) { w.late("canary", 3) }, rollout.Succeeded},
+	{"promotion is late", func(w *fakePorts) { w.failFirst("promote", 3) }, rollout.Succeeded},
+	{"canary stuck", func(w *fakePorts) { w.afterCalls("cr", 1, func() { w.fails["canary"] = errStuck }) }, rollout.Failed},
+	{"canary is late", func(w *fakePorts) { w.failFirst("canary", 3) }, rollout.Succeeded},
 	{"post-rollout fails", func(w *fakePorts) { w.answers["po"] = 500 }, rollout.Succeeded},
 }
 
-// first makes a webhook answer with status to its first calls.
-func (w *fakePorts) first(name string, times, status int) {
+// answerFirst makes a webhook answer with status to its first calls.
+func (w *fakePorts) answerFirst(name string, times, status int) {
 	w.answers[name] = status
-	w.hook(name, times, func() { delete(w.answers, name) })
+	w.afterCalls(name, times, func() { delete(w.answers, name) })
 }
 
-// later makes a webhook answer with status after the given number of calls.
-func (w *fakePorts) later(name string, times, status int) {
-	w.hook(name, times, func() { w.answers[name] = status })
+// answerAfter makes a webhook answer with status after the given number of calls.
+func (w *fakePorts) answerAfter(name string, times, status int) {
+	w.afterCalls(name, times, func() { w.answers[name] = status })
 }
 
-// hook calls do after the given number of calls of a webhook.
-func (w *fakePorts) hook(name string, times int, do func()) {
-	w.times = append(w.times, func(call string) {
+// afterCalls calls do after the given number of calls of a webhook.
+func (w *fakePorts) afterCalls(name string, times int, do func()) {
+	w.after = append(w.after, func(call string) {
 		if call == "hook "+name {
 			if times--; times == 0 {
 				do()
@@ -149,10 +149,10 @@ func (w *fakePorts) hook(name string, times int, do func()) {
 	})
 }
 
-// late makes a call fail the given number of times before it succeeds.
-func (w *fakePorts) late(what string, times int) {
+// failFirst makes a call fail the given number of times before it succeeds.
+func (w *fakePorts) failFirst(what string, times int) {
 	w.fails[what] = errScripted
-	w.times = append(w.times, func(call string) {
+	w.after = append(w.after, func(call string) {
 		if call == what {
 			if times--; times == 0 {
 				delete(w.fails, what)
@@ -191,26 +191,26 @@ func rollouts(t *testing.T, do func(t *testing.T, end rollout.Phase, begin func(
 	}
 }
 
-var begun = rollout.Status{Phase: rollout.Initialized, AppliedSpec: "v1", PromotedSpec: "v1"}
+var initialStatus = rollout.Status{Phase: rollout.Initialized, AppliedSpec: "v1", PromotedSpec: "v1"}
 
 // A run can resume from the status saved after any step, and emits the same events.
 func TestRunFromSavedStatus(t *testing.T) {
 	rollouts(t, func(t *testing.T, end rollout.Phase, begin func() (*fakePorts, *rollout.Analysis)) {
 		w, a := begin()
-		want, err := a.Run(t.Context(), begun, clock())
+		want, err := a.Run(t.Context(), initialStatus, instantLoop())
 		if err != nil || want.Phase != end || !want.Ended() {
-			t.Fatalf("Run = %+v, %v; want %s\n%s", want, err, end, told(w.events))
+			t.Fatalf("Run = %+v, %v; want %s\n%s", want, err, end, eventLog(w.events))
 		}
 		testenv.Equal(t, w.routes, (rollout.Routes{Primary: 100}), "at the end the routes")
 		again, b := begin()
-		s, now := begun, epoch
+		s, now := initialStatus, epoch
 		for !s.Ended() {
 			next, wait, err := b.Step(t.Context(), now, s)
 			must(t, err)
 			s, now = stored(t, next), now.Add(wait)
 		}
-		if same := text(t, s) == text(t, want); !same || told(again.events) != told(w.events) {
-			t.Errorf("with a crash after each step it ends as\n%+v\n%swithout as\n%+v\n%s", s, told(again.events), want, told(w.events))
+		if same := text(t, s) == text(t, want); !same || eventLog(again.events) != eventLog(w.events) {
+			t.Errorf("with a crash after each step it ends as\n%+v\n%swithout as\n%+v\n%s", s, eventLog(again.events), want, eventLog(w.events))
 		}
 	})
 }
@@ -237,7 +237,7 @@ func TestRunWaitsForTheRest(t *testing.T) {
 		x := newScenario(rollout.Progressing)
 		x.s.LastStep = epoch.Add(-c.since)
 		c.set(x)
-		loop, waited := clock(), time.Duration(0)
+		loop, waited := instantLoop(), time.Duration(0)
 		loop.Wait = func(_ context.Context, d time.Duration) error {
 			if waited = d; len(x.w.log) > 0 {
 				waited = 0
@@ -279,7 +279,7 @@ var crashes = map[string]crash{
 		}
 	},
 	"panic after a call": func(w *fakePorts, at int, _ context.CancelFunc) {
-		w.times = append(w.times, func(string) {
+		w.after = append(w.after, func(string) {
 			if at--; at == 0 {
 				panic(errCrash)
 			}
@@ -296,8 +296,8 @@ func TestRunCutShort(t *testing.T) {
 		if measure.Race() { // the runs are single-threaded and much alike, so a sample is enough
 			step = 8
 		}
-		w.times = append(w.times, func(string) { calls++ })
-		want, err := a.Run(t.Context(), begun, clock())
+		w.after = append(w.after, func(string) { calls++ })
+		want, err := a.Run(t.Context(), initialStatus, instantLoop())
 		must(t, err)
 		for how, crash := range crashes {
 			for at := 1; at <= calls; at += step {
@@ -306,9 +306,9 @@ func TestRunCutShort(t *testing.T) {
 				if !cut {
 					t.Fatalf("%s %d did not cut it short", how, at)
 				}
-				got, err := a.Run(t.Context(), s, clock())
+				got, err := a.Run(t.Context(), s, instantLoop())
 				if err != nil || got.Phase != end || got.PromotedSpec != want.PromotedSpec || got.AppliedSpec != want.AppliedSpec || w.routes != (rollout.Routes{Primary: 100}) {
-					t.Fatalf("%s %d: Run = %+v, %v\nwant %+v\n%s", how, at, got, err, want, told(w.events))
+					t.Fatalf("%s %d: Run = %+v, %v\nwant %+v\n%s", how, at, got, err, want, eventLog(w.events))
 				}
 			}
 		}
@@ -320,18 +320,18 @@ func cutShort(t *testing.T, w *fakePorts, a *rollout.Analysis, at int, crash cra
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	saved = begun
+	saved = initialStatus
 	defer func() {
 		w.before = nil
 		if p := recover(); p != nil && p != errCrash {
 			panic(p)
 		}
 	}()
-	loop := clock()
+	loop := instantLoop()
 	loop.Save = func(s rollout.Status) error { saved = stored(t, s); return nil }
 	crash(w, at, cancel)
 	cut = true // the result after a panic
-	s, err := a.Run(ctx, begun, loop)
+	s, err := a.Run(ctx, initialStatus, loop)
 	if err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatalf("Run: %v", err)
 	}
@@ -342,14 +342,14 @@ func cutShort(t *testing.T, w *fakePorts, a *rollout.Analysis, at int, crash cra
 // event that it would not emit otherwise, and its status counts the emitted events.
 func TestStepCutShort(t *testing.T) {
 	for key := range scenarios {
-		full := prepared(key)
+		full := loadScenario(key)
 		calls := 0
-		full.w.times = append(full.w.times, func(string) { calls++ })
+		full.w.after = append(full.w.after, func(string) { calls++ })
 		if _, _, err := full.a.Step(t.Context(), full.time, full.s); err != nil {
 			t.Fatal(err)
 		}
 		for at := 1; at <= calls; at++ {
-			x := prepared(key)
+			x := loadScenario(key)
 			ctx, cancel := context.WithCancel(t.Context())
 			crashes["context ends before a call"](x.w, at, cancel)
 			s, wait, err := x.a.Step(ctx, x.time, x.s)
@@ -374,7 +374,7 @@ func TestStepCutShort(t *testing.T) {
 // A step does not modify the status passed to it, including its gate and its values.
 func TestStepLeavesStatus(t *testing.T) {
 	for key := range scenarios {
-		x := prepared(key)
+		x := loadScenario(key)
 		x.s.Values = append(make([]rollout.Value, 0, 8), rollout.Value{Metric: "m", Value: "1"})
 		before := text(t, x.s)
 		if _, _, err := x.a.Step(t.Context(), x.time, x.s); err != nil {
@@ -398,7 +398,7 @@ func TestStatusTimes(t *testing.T) {
 func TestRunStoresDecisions(t *testing.T) {
 	rollouts(t, func(t *testing.T, _ rollout.Phase, begin func() (*fakePorts, *rollout.Analysis)) {
 		w, a := begin()
-		loop, saved := clock(), begun
+		loop, saved := instantLoop(), initialStatus
 		loop.Save = func(s rollout.Status) error { saved = stored(t, s); return nil }
 		w.before = func(call string) {
 			restarts := w.revision != saved.AppliedSpec
@@ -406,7 +406,7 @@ func TestRunStoresDecisions(t *testing.T) {
 				t.Errorf("%s is done when %+v is saved", call, saved)
 			}
 		}
-		if _, err := a.Run(t.Context(), begun, loop); err != nil {
+		if _, err := a.Run(t.Context(), initialStatus, loop); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -418,7 +418,7 @@ func TestSkipAnalysisCutShort(t *testing.T) {
 	begin := func() (*fakePorts, *rollout.Analysis) {
 		x := newScenario(rollout.Initialized)
 		x.c.Spec.SkipAnalysis = true
-		x.w.times = append(x.w.times, func(call string) {
+		x.w.after = append(x.w.after, func(call string) {
 			switch call {
 			case "up":
 				delete(x.w.fails, "canary")
@@ -430,16 +430,16 @@ func TestSkipAnalysisCutShort(t *testing.T) {
 	}
 	w, a := begin()
 	calls := 0
-	w.times = append(w.times, func(string) { calls++ })
-	if s, err := a.Run(t.Context(), begun, clock()); err != nil || s.Phase != rollout.Succeeded {
+	w.after = append(w.after, func(string) { calls++ })
+	if s, err := a.Run(t.Context(), initialStatus, instantLoop()); err != nil || s.Phase != rollout.Succeeded {
 		t.Fatalf("Run = %+v, %v", s, err)
 	}
 	for how, crash := range crashes {
 		for at := 1; at <= calls; at++ {
 			w, a := begin()
 			s, _ := cutShort(t, w, a, at, crash)
-			if s, err := a.Run(t.Context(), s, clock()); err != nil || s.Phase != rollout.Succeeded || s.PromotedSpec != "v2" {
-				t.Errorf("%s %d: Run = %+v, %v\n%s", how, at, s, err, told(w.events))
+			if s, err := a.Run(t.Context(), s, instantLoop()); err != nil || s.Phase != rollout.Succeeded || s.PromotedSpec != "v2" {
+				t.Errorf("%s %d: Run = %+v, %v\n%s", how, at, s, err, eventLog(w.events))
 			}
 		}
 	}

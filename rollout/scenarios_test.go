@@ -26,8 +26,8 @@ var scenarios = func() map[string]string {
 	return all
 }()
 
-// prepared returns a scenario of the table before its step.
-func prepared(key string) *scenario {
+// loadScenario returns a scenario of the table before its step.
+func loadScenario(key string) *scenario {
 	phase, _, _ := strings.Cut(key, ":")
 	if phase == "none" {
 		phase = ""
@@ -68,7 +68,7 @@ func (x *scenario) do(words string) {
 	case "works":
 		delete(x.w.fails, rest)
 	case "overdue": // not ready for progressDeadlineSeconds
-		x.deadline(rest)
+		x.passDeadline(rest)
 	case "revision":
 		x.w.revision = strings.TrimPrefix(rest, "none")
 	case "applied":
@@ -95,7 +95,7 @@ func (x *scenario) do(words string) {
 	case "confirmed":
 		x.s.Confirmed = true
 	case "at":
-		x.at(first)
+		x.waitAtGate(first)
 	case "m": // value of the metric
 		x.w.values["m"], _ = strconv.ParseFloat(first, 64)
 	case "no": // no metrics, or no values and the noValues of the metric
@@ -150,9 +150,9 @@ func (x *scenario) do(words string) {
 	}
 }
 
-// at makes the canary wait on confirm-traffic-increase at 20 percent, or on
+// waitAtGate makes the canary wait on confirm-traffic-increase at 20 percent, or on
 // confirm-promotion at the maximum.
-func (x *scenario) at(gate string) {
+func (x *scenario) waitAtGate(gate string) {
 	if gate == "cp" {
 		x.weight(50)
 		x.gate(rollout.HookConfirmPromotion)
@@ -164,8 +164,8 @@ func (x *scenario) at(gate string) {
 	delete(x.w.answers, "cr")
 }
 
-// deadline makes something not ready for longer than progressDeadlineSeconds.
-func (x *scenario) deadline(what string) {
+// passDeadline makes something not ready for longer than progressDeadlineSeconds.
+func (x *scenario) passDeadline(what string) {
 	x.w.fails[what] = errScripted
 	x.s.NotReady, x.s.NotReadySince = what, epoch
 	x.time = epoch.Add(10 * time.Minute)

@@ -107,7 +107,7 @@ func (s Status) Rest(interval time.Duration, now time.Time) time.Duration {
 // Check returns an error if no analysis can have written this status.
 // [Analysis.Step] refuses such a status.
 func (s Status) Check() error {
-	_, known := gates[s.gate()]
+	_, known := gates[s.gateType()]
 	switch {
 	case !anyPhase.has(s.Phase):
 		return fmt.Errorf("status: phase %q: want a phase of the specification, or none", s.Phase)
@@ -121,8 +121,8 @@ func (s Status) Check() error {
 	return nil
 }
 
-// gate returns the type of the gate that the canary waits on, "" for none.
-func (s Status) gate() HookType {
+// gateType returns the type of the gate that the canary waits on, "" for none.
+func (s Status) gateType() HookType {
 	if s.Gate == nil {
 		return ""
 	}
@@ -134,5 +134,5 @@ func (s Status) promoted() bool {
 	return (s.Phase == Promoting || s.Phase == Finalising) && s.AppliedSpec != "" && s.PromotedSpec == s.AppliedSpec
 }
 
-// ready clears NotReady.
-func (s *Status) ready() { s.NotReady, s.NotReadySince = "", time.Time{} }
+// clearNotReady clears NotReady.
+func (s *Status) clearNotReady() { s.NotReady, s.NotReadySince = "", time.Time{} }

@@ -17,27 +17,27 @@ type step struct {
 
 // order lists the steps of a tick, first to last.
 var order = [...]step{
-	{"suspended canaries are left alone", anyPhase, (*tick).suspended},
+	{"suspended canaries are left alone", anyPhase, (*tick).stopIfSuspended},
 	{"call post-rollout webhooks", idle, (*tick).postRollout},
 	{"go on with a rollback that is decided", active, (*tick).rollback},
-	{"a person asks for a rollback or the promotion", slices.Concat(unseen, phases{Initialized}, active), (*tick).requested},
+	{"a person asks for a rollback or the promotion", slices.Concat(unseen, phases{Initialized}, active), (*tick).acceptRequest},
 	{"rollback webhooks", analysed, (*tick).rollbackHooks},
-	{"too many failed checks: roll back", analysed, (*tick).tooManyFailed},
-	{"read the revision of the target", anyPhase, (*tick).read},
-	{"nothing to roll out", idle, (*tick).unchanged},
+	{"too many failed checks: roll back", analysed, (*tick).checkThreshold},
+	{"read the revision of the target", anyPhase, (*tick).readRevision},
+	{"nothing to roll out", idle, (*tick).stopIfUnchanged},
 	{"another revision: traffic to the primary", active, (*tick).restart},
 	{"the primary is ready", anyPhase, (*tick).primaryReady},
 	{"initialise", unseen, (*tick).initialise},
 	{"read the routes", anyPhase, (*tick).readRoutes},
 	{"another revision after a promotion: traffic to the primary", phases{Promoting, Finalising}, (*tick).restartPromoted},
 	{"a rollout starts: traffic to the primary", idle, (*tick).start},
-	{"confirm-rollout webhooks, then scale up", anyPhase, (*tick).approve},
+	{"confirm-rollout webhooks, then scale up", anyPhase, (*tick).confirmRollout},
 	{"promoting: copy the revision to the primary", phases{Promoting}, (*tick).copyRevision},
 	{"promoting: traffic to the primary", phases{Promoting}, (*tick).promoting},
 	{"finalising: scale down", phases{Finalising}, (*tick).finalising},
 	{"the canary is ready", analysed, (*tick).canaryReady},
 	{"promote without analysis", analysed, (*tick).skipAnalysis},
-	{"promote as a person asked", analysed, (*tick).promoteAsked},
+	{"promote as a person asked", analysed, (*tick).promoteOnRequest},
 	{"pre-rollout webhooks", phases{Progressing}, (*tick).preRollout},
 	{"rollout webhooks", analysed, (*tick).rolloutHooks},
 	{"metric checks", analysed, (*tick).metricChecks},
@@ -53,7 +53,7 @@ type tick struct {
 	err      error  // of ctx, once it has ended
 	revision string // of the target
 	routes   Routes // as last read or set
-	fresh    bool   // a new revision begins; its confirm-rollout webhooks were not called yet
+	starting bool   // a new revision begins; its confirm-rollout webhooks were not called yet
 	decided  bool   // the next step acts upon the decision, once it is stored
 }
 
@@ -65,20 +65,20 @@ func (t *tick) run() {
 	}
 }
 
-// done reports whether err is nil. If not, the caller must end the tick; done has
+// succeeded reports whether err is nil. If not, the caller must end the tick; succeeded has
 // recorded the error of ctx if ctx has ended, or else emitted an event.
-func (t *tick) done(code EventCode, what string, err error) bool {
+func (t *tick) succeeded(code EventCode, what string, err error) bool {
 	if err == nil {
 		return true
 	}
-	if !t.cut() {
+	if !t.contextEnded() {
 		t.emit(code, eventDetail{reason: what + ": " + err.Error()})
 	}
 	return false
 }
 
-// cut reports whether ctx has ended. The result of a port is then no outcome.
-func (t *tick) cut() bool {
+// contextEnded reports whether ctx has ended. The result of a port is then no outcome.
+func (t *tick) contextEnded() bool {
 	if t.err == nil {
 		t.err = t.ctx.Err()
 	}
@@ -92,16 +92,18 @@ func (t *tick) enter(p Phase) {
 	}
 }
 
-// home routes all traffic to the primary.
-var home = Routes{Primary: 100}
+// allToPrimary routes all traffic to the primary.
+var allToPrimary = Routes{Primary: 100}
 
-// toCanary returns routes with weight percent for the canary and the rest for the primary.
-func toCanary(weight int) Routes { return Routes{Primary: 100 - weight, Canary: weight} }
+// canaryRoutes returns routes with weight percent for the canary and the rest for the primary.
+func canaryRoutes(weight int) Routes { return Routes{Primary: 100 - weight, Canary: weight} }
 
 // route sets the routes unless they are r already, and reports success.
-func (t *tick) route(r Routes) bool { return t.done(EventTrafficError, routing(r), t.setRoutes(r)) }
+func (t *tick) route(r Routes) bool {
+	return t.succeeded(EventTrafficError, describeRouting(r), t.setRoutes(r))
+}
 
-func routing(r Routes) string {
+func describeRouting(r Routes) string {
 	if r.Mirrored {
 		return "mirror the traffic to the canary"
 	}
@@ -126,20 +128,20 @@ func (t *tick) readRoutes() bool {
 	if err == nil && (r.Canary < 0 || r.Canary > 100) {
 		err = fmt.Errorf("the canary has %d%%: want 0 to 100", r.Canary)
 	}
-	if !t.done(EventTrafficError, "read the routes", err) {
+	if !t.succeeded(EventTrafficError, "read the routes", err) {
 		return false
 	}
 	t.routes, t.s.CanaryWeight, t.s.Mirrored = r, r.Canary, r.Mirrored
 	return true
 }
 
-// read reads the revision to roll out.
-func (t *tick) read() bool {
+// readRevision reads the revision to roll out.
+func (t *tick) readRevision() bool {
 	revision, err := t.Target.Revision(t.ctx)
 	if err == nil && revision == "" {
 		err = errors.New("it has none")
 	}
-	if !t.done(EventTargetError, "read the revision of the target", err) {
+	if !t.succeeded(EventTargetError, "read the revision of the target", err) {
 		return false
 	}
 	t.revision = revision

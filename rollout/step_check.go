@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// tooManyFailed decides a rollback if the failed checks have reached the
+// checkThreshold decides a rollback if the failed checks have reached the
 // threshold, which may have been lowered.
-func (t *tick) tooManyFailed() bool {
+func (t *tick) checkThreshold() bool {
 	if t.Canary.Spec.SkipAnalysis || t.s.FailedChecks < t.Canary.Threshold() {
 		return true
 	}
-	t.abandon(EventRollbackThreshold, eventDetail{})
+	t.decideRollback(EventRollbackThreshold, eventDetail{})
 	return false
 }
 
@@ -20,7 +20,7 @@ func (t *tick) tooManyFailed() bool {
 func (t *tick) fail(code EventCode, a eventDetail) {
 	t.s.FailedChecks++
 	t.emit(code, a)
-	t.tooManyFailed()
+	t.checkThreshold()
 }
 
 // preRollout calls the pre-rollout webhooks in each tick until all pass, and not
@@ -80,7 +80,7 @@ func (t *tick) metricChecks() bool {
 	on := true
 	for _, m := range t.metrics() {
 		value, err := t.Metrics.Query(t.ctx, t.Canary, m)
-		if err != nil && t.cut() {
+		if err != nil && t.contextEnded() {
 			return false
 		}
 		verdict, why := m.Judge(t.Canary, value, err)
@@ -118,9 +118,9 @@ func rank(m Metric) int {
 
 // record stores the last value of a metric in the status.
 func (t *tick) record(metric string, value float64, err error) {
-	v := Value{Metric: bounded(metric), Value: strconv.FormatFloat(value, 'g', -1, 64)}
+	v := Value{Metric: excerpt(metric), Value: strconv.FormatFloat(value, 'g', -1, 64)}
 	if err != nil {
-		v.Value = bounded(err.Error())
+		v.Value = excerpt(err.Error())
 	}
 	values := slices.Clone(t.s.Values) // the caller of Step holds the old slice
 	i := slices.IndexFunc(values, func(w Value) bool { return w.Metric == v.Metric })
@@ -133,8 +133,8 @@ func (t *tick) record(metric string, value float64, err error) {
 	t.s.Values = values
 }
 
-// measured returns the last values of all metrics as text.
-func (t *tick) measured() string {
+// metricValuesText returns the last values of all metrics as text.
+func (t *tick) metricValuesText() string {
 	var texts []string
 	for _, v := range t.s.Values {
 		texts = append(texts, v.Metric+" "+v.Value)

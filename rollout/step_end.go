@@ -25,7 +25,7 @@ func (t *tick) shiftWeight() {
 	case c.Spec.Analysis.Mirror && t.routes.Canary == 0 && !t.routes.Mirrored:
 		t.moveTo(Routes{Primary: 100, Mirrored: true}, EventMirrored, 0)
 	case t.confirm(HookConfirmTrafficIncrease):
-		t.moveTo(toCanary(c.NextWeight(t.routes.Canary)), EventWeightAdvanced, 0)
+		t.moveTo(canaryRoutes(c.NextWeight(t.routes.Canary)), EventWeightAdvanced, 0)
 	}
 }
 
@@ -35,7 +35,7 @@ func (t *tick) testMatching() {
 		t.promote(t.confirm)
 		return
 	}
-	t.moveTo(toCanary(100), EventIterationAdvanced, 1)
+	t.moveTo(canaryRoutes(100), EventIterationAdvanced, 1)
 }
 
 // switchOver counts iterations during which the canary gets no traffic, or copies
@@ -48,37 +48,37 @@ func (t *tick) switchOver() {
 	case t.s.Iterations < set.Iterations:
 		t.moveTo(Routes{Primary: 100, Mirrored: set.Mirror}, EventIterationAdvanced, 1)
 	case t.confirm(HookConfirmPromotion):
-		t.s.Confirmed = t.moveTo(toCanary(100), EventRouteCanary, 1)
+		t.s.Confirmed = t.moveTo(canaryRoutes(100), EventRouteCanary, 1)
 	}
 }
 
 // moveTo sets the routes, adds iterations and emits code. It ends any wait on a gate.
 func (t *tick) moveTo(r Routes, code EventCode, iterations int) bool {
-	t.progress()
+	t.enterProgressing()
 	if err := t.setRoutes(r); err != nil {
-		t.unmoved(routing(r) + ": " + err.Error())
+		t.routingFailed(describeRouting(r) + ": " + err.Error())
 		return false
 	}
-	t.isReady(theTraffic)
+	t.markReady(theTraffic)
 	t.s.Iterations += iterations
-	t.emit(code, eventDetail{reason: t.measured()})
+	t.emit(code, eventDetail{reason: t.metricValuesText()})
 	return true
 }
 
-// unmoved emits that the routes could not be set. After progressDeadlineSeconds
+// routingFailed emits that the routes could not be set. After progressDeadlineSeconds
 // this counts as a failed check.
-func (t *tick) unmoved(reason string) {
+func (t *tick) routingFailed(reason string) {
 	switch a := (eventDetail{reason: reason}); {
-	case t.cut():
-	case t.notReady(theTraffic):
+	case t.contextEnded():
+	case t.markNotReady(theTraffic):
 		t.fail(EventTrafficFail, a)
 	default:
 		t.emit(EventTrafficError, a)
 	}
 }
 
-// progress resumes a canary that waited.
-func (t *tick) progress() {
+// enterProgressing resumes a canary that waited.
+func (t *tick) enterProgressing() {
 	t.enter(Progressing)
 	t.s.Gate = nil
 }
@@ -86,7 +86,7 @@ func (t *tick) progress() {
 // promote decides the promotion if confirm returns true.
 func (t *tick) promote(confirm func(HookType) bool) {
 	if t.s.Phase == Waiting { // on a gate for more traffic, which the canary has by now
-		t.progress()
+		t.enterProgressing()
 	}
 	if confirm(HookConfirmPromotion) {
 		t.decidePromotion()
@@ -100,8 +100,8 @@ func (t *tick) decidePromotion() {
 	t.decided = true
 }
 
-// abandon decides a rollback and emits the reason.
-func (t *tick) abandon(code EventCode, a eventDetail) {
+// decideRollback decides a rollback and emits the reason.
+func (t *tick) decideRollback(code EventCode, a eventDetail) {
 	t.s.RollingBack, t.decided = true, true
 	t.s.Reason = t.emit(code, a)
 }
@@ -114,7 +114,7 @@ func (t *tick) rollback() bool {
 		return true
 	}
 	t.routes = Routes{} // so that route sets them in any case
-	if t.route(home) && t.done(EventTargetError, "scale down the canary", t.Target.ScaleDown(t.ctx)) {
+	if t.route(allToPrimary) && t.succeeded(EventTargetError, "scale down the canary", t.Target.ScaleDown(t.ctx)) {
 		t.end(Failed, EventRolledBack, eventDetail{})
 	}
 	return false
@@ -130,22 +130,22 @@ func (t *tick) promotionFailed(a eventDetail) {
 			err = t.Target.CanaryReady(t.ctx)
 		}
 		if err != nil {
-			if !t.cut() {
+			if !t.contextEnded() {
 				a.reason += "; canary: " + err.Error()
-				t.strand(a)
+				t.endFailedPromotion(a)
 			}
 			return
 		}
 	}
 	t.routes = Routes{}
-	if t.route(toCanary(100)) {
-		t.strand(a)
+	if t.route(canaryRoutes(100)) {
+		t.endFailedPromotion(a)
 	}
 }
 
-// strand ends a failed promotion. The primary is not ready with the new revision
+// endFailedPromotion ends a failed promotion. The primary is not ready with the new revision
 // and no longer has the old one, so any other revision starts a rollout.
-func (t *tick) strand(a eventDetail) {
+func (t *tick) endFailedPromotion(a eventDetail) {
 	t.s.PromotedSpec = ""
 	t.end(Failed, EventPromotionFailed, a)
 }
@@ -166,7 +166,7 @@ func (t *tick) end(p Phase, code EventCode, a eventDetail) {
 	s.Gate, s.RollingBack, s.PreRollout, s.Confirmed = nil, false, false, false
 	s.PostRollout = len(t.hooks(HookPostRollout)) > 0
 	t.decided = s.PostRollout
-	s.ready()
+	s.clearNotReady()
 }
 
 // copyRevision copies the revision to the primary. If that fails for
@@ -175,7 +175,7 @@ func (t *tick) copyRevision() bool {
 	if t.s.promoted() {
 		return true
 	}
-	if t.ready(thePromotion, t.Target.Promote, t.primaryStuck) {
+	if t.checkReady(thePromotion, t.Target.Promote, t.primaryStuck) {
 		t.s.PromotedSpec = t.s.AppliedSpec
 		t.emit(EventPromoteCopy, eventDetail{})
 		return t.Canary.Spec.SkipAnalysis
@@ -191,7 +191,7 @@ func (t *tick) promoting() bool {
 		weight = max(0, t.routes.Canary-step)
 	}
 	code := EventPrimaryAdvanced
-	if !t.route(toCanary(weight)) {
+	if !t.route(canaryRoutes(weight)) {
 		return false
 	}
 	if weight == 0 {
@@ -208,7 +208,7 @@ func (t *tick) finalising() bool {
 	if t.Canary.Spec.SkipAnalysis {
 		code = EventSkippedPromoted
 	}
-	if t.route(home) && t.done(EventTargetError, "scale down the canary", t.Target.ScaleDown(t.ctx)) {
+	if t.route(allToPrimary) && t.succeeded(EventTargetError, "scale down the canary", t.Target.ScaleDown(t.ctx)) {
 		t.end(Succeeded, code, eventDetail{})
 	}
 	return false
@@ -220,7 +220,7 @@ func (t *tick) skipAnalysis() bool {
 	if !t.Canary.Spec.SkipAnalysis {
 		return true
 	}
-	if t.route(home) {
+	if t.route(allToPrimary) {
 		t.decidePromotion()
 	}
 	return false

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// suspended ends the tick of a suspended canary. It emits the suspension once.
-func (t *tick) suspended() bool {
+// stopIfSuspended ends the tick of a suspended canary. It emits the suspension once.
+func (t *tick) stopIfSuspended() bool {
 	if !t.Canary.Spec.Suspend {
 		t.s.Suspended = false
 		return true
@@ -19,10 +19,10 @@ func (t *tick) suspended() bool {
 	return false
 }
 
-// unchanged ends the tick if no rollout is to begin, because the primary has the
+// stopIfUnchanged ends the tick if no rollout is to begin, because the primary has the
 // revision or the last rollout was of it. A failed revision can be rolled out
 // again after the target was back at the revision of the primary.
-func (t *tick) unchanged() bool {
+func (t *tick) stopIfUnchanged() bool {
 	s := &t.s
 	began := s.AppliedSpec != "" || s.Phase == Failed // AppliedSpec is empty if a rollback interrupted a restart
 	if !began || t.revision != s.PromotedSpec && t.revision != s.AppliedSpec {
@@ -31,7 +31,7 @@ func (t *tick) unchanged() bool {
 	if s.Phase == Failed {
 		s.AppliedSpec = t.revision
 	}
-	s.ready()
+	s.clearNotReady()
 	return false
 }
 
@@ -46,8 +46,8 @@ func (t *tick) initialise() bool {
 // start begins a rollout by routing all traffic to the primary, which is ready. A
 // failed promotion may have left the traffic at the canary.
 func (t *tick) start() bool {
-	t.fresh = true
-	return t.route(home)
+	t.starting = true
+	return t.route(allToPrimary)
 }
 
 // restart starts the rollout again if the revision changes before the primary has
@@ -59,7 +59,7 @@ func (t *tick) restart() bool {
 	}
 	if t.revision == t.s.PromotedSpec {
 		t.s.AppliedSpec = t.revision
-		t.abandon(EventRevisionReverted, eventDetail{})
+		t.decideRollback(EventRevisionReverted, eventDetail{})
 		return false
 	}
 	t.s.AppliedSpec = "" // the next revision starts from the beginning, even if the same one comes back before the restart is done
@@ -69,35 +69,35 @@ func (t *tick) restart() bool {
 // restartPromoted starts the rollout again if the revision changes after the
 // primary is ready with the previous one.
 func (t *tick) restartPromoted() bool {
-	return t.fresh || t.revision == t.s.AppliedSpec || t.startAgain()
+	return t.starting || t.revision == t.s.AppliedSpec || t.startAgain()
 }
 
 // startAgain is start during a rollout. If there are confirm-rollout webhooks, it
 // also scales down the canary, which must not run before they pass.
 func (t *tick) startAgain() bool {
 	t.s.Request = nil // it was for the previous revision
-	if !t.route(home) {
+	if !t.route(allToPrimary) {
 		return false
 	}
 	if len(t.hooks(HookConfirmRollout)) > 0 && !t.waitsForApproval() &&
-		!t.done(EventTargetError, "scale down the canary", t.Target.ScaleDown(t.ctx)) {
+		!t.succeeded(EventTargetError, "scale down the canary", t.Target.ScaleDown(t.ctx)) {
 		return false
 	}
-	t.fresh = true
+	t.starting = true
 	return true
 }
 
-// approve calls the confirm-rollout webhooks at the start of a rollout and in each
+// confirmRollout calls the confirm-rollout webhooks at the start of a rollout and in each
 // tick in which the canary waits on them. When they pass, it scales the canary up.
-func (t *tick) approve() bool {
-	if !t.fresh && !t.waitsForApproval() {
+func (t *tick) confirmRollout() bool {
+	if !t.starting && !t.waitsForApproval() {
 		return true
 	}
-	if !t.confirm(HookConfirmRollout) || !t.done(EventTargetError, "scale up the canary", t.Target.ScaleUp(t.ctx)) {
+	if !t.confirm(HookConfirmRollout) || !t.succeeded(EventTargetError, "scale up the canary", t.Target.ScaleUp(t.ctx)) {
 		return false
 	}
 	code := EventRevisionNew
-	if t.fresh && active.has(t.s.Phase) {
+	if t.starting && active.has(t.s.Phase) {
 		code = EventRevisionRestart
 	}
 	t.begin(Progressing)
@@ -107,7 +107,7 @@ func (t *tick) approve() bool {
 
 // waitsForApproval reports whether the canary waits on a confirm-rollout webhook.
 func (t *tick) waitsForApproval() bool {
-	return t.s.Phase == Waiting && t.s.gate() != HookConfirmTrafficIncrease
+	return t.s.Phase == Waiting && t.s.gateType() != HookConfirmTrafficIncrease
 }
 
 // begin resets the counters for the revision of the target.
@@ -116,8 +116,8 @@ func (t *tick) begin(p Phase) {
 	s := &t.s
 	s.AppliedSpec, s.Gate, s.Values, s.Reason = t.revision, nil, nil, ""
 	s.FailedChecks, s.Iterations, s.PreRollout, s.Confirmed = 0, 0, false, false
-	s.ready()
-	t.fresh = false
+	s.clearNotReady()
+	t.starting = false
 }
 
 // The values of [Status.NotReady].
@@ -134,29 +134,29 @@ func (t *tick) primaryReady() bool {
 	if t.Canary.Spec.SkipAnalysis && !unseen.has(t.s.Phase) && !t.s.promoted() {
 		return true
 	}
-	return t.ready(thePrimary, t.Target.PrimaryReady, t.primaryStuck)
+	return t.checkReady(thePrimary, t.Target.PrimaryReady, t.primaryStuck)
 }
 
 // canaryReady waits for the canary.
 func (t *tick) canaryReady() bool {
-	return t.ready(theCanary, t.Target.CanaryReady, func(reason string) {
-		t.abandon(EventCanaryStuck, eventDetail{reason: reason})
+	return t.checkReady(theCanary, t.Target.CanaryReady, func(reason string) {
+		t.decideRollback(EventCanaryStuck, eventDetail{reason: reason})
 	})
 }
 
-// ready calls ask and reports whether it succeeded. If not, the tick ends. After
-// progressDeadlineSeconds, or at once if the error is ErrStuck, ready calls stuck.
-func (t *tick) ready(what string, ask func(context.Context) error, stuck func(reason string)) bool {
+// checkReady calls ask and reports whether it succeeded. If not, the tick ends. After
+// progressDeadlineSeconds, or at once if the error is ErrStuck, checkReady (ready calls stuck) calls stuck.
+func (t *tick) checkReady(what string, ask func(context.Context) error, stuck func(reason string)) bool {
 	err := ask(t.ctx)
 	if err == nil {
-		t.isReady(what)
+		t.markReady(what)
 		return true
 	}
-	if t.cut() {
+	if t.contextEnded() {
 		return false
 	}
 	reason := what + ": " + err.Error()
-	if late := t.notReady(what); late || errors.Is(err, ErrStuck) {
+	if late := t.markNotReady(what); late || errors.Is(err, ErrStuck) {
 		stuck(reason)
 		return false
 	}
@@ -164,19 +164,19 @@ func (t *tick) ready(what string, ask func(context.Context) error, stuck func(re
 	return false
 }
 
-// notReady records that a part is not ready, and reports whether this has lasted for
+// markNotReady records that a part is not ready, and reports whether this has lasted for
 // progressDeadlineSeconds.
-func (t *tick) notReady(what string) (late bool) {
+func (t *tick) markNotReady(what string) (late bool) {
 	if t.s.NotReady != what {
 		t.s.NotReady, t.s.NotReadySince = what, t.now
 	}
 	return t.now.Sub(t.s.NotReadySince) >= t.Canary.ProgressDeadline()
 }
 
-// isReady records that a part is ready.
-func (t *tick) isReady(what string) {
+// markReady records that a part is ready.
+func (t *tick) markReady(what string) {
 	if t.s.NotReady == what {
-		t.s.ready()
+		t.s.clearNotReady()
 	}
 }
 
@@ -189,7 +189,7 @@ func (t *tick) primaryStuck(reason string) {
 		t.promotionFailed(a)
 	case active.has(t.s.Phase):
 		t.s.AppliedSpec = t.revision // even if the rollout of it has not begun
-		t.abandon(EventPrimaryStuck, a)
+		t.decideRollback(EventPrimaryStuck, a)
 	default:
 		t.s.AppliedSpec = t.revision
 		t.end(Failed, EventPrimaryStuck, a)
@@ -220,10 +220,10 @@ func (t *tick) post(h Hook) (said string, err error, ok bool) {
 		Phase: t.s.Phase, Checksum: t.checksum(), Metadata: t.metadata(h),
 	}
 	answer, err := t.Hooks.Call(t.ctx, h, payload)
-	if err != nil && t.cut() {
+	if err != nil && t.contextEnded() {
 		return "", err, false
 	}
-	return reason(answer, err), err, true
+	return answerText(answer, err), err, true
 }
 
 // A confirmation describes how one type of confirm webhook holds a canary.
@@ -241,7 +241,7 @@ var gates = map[HookType]confirmation{
 // confirm calls the confirm webhooks of a type in order and reports whether all
 // pass. The canary waits on the first that does not.
 func (t *tick) confirm(kind HookType) bool {
-	if t.ungated() {
+	if t.skipsGates() {
 		return true
 	}
 	var passed []eventDetail
@@ -251,7 +251,7 @@ func (t *tick) confirm(kind HookType) bool {
 			return false
 		}
 		if verdict != Pass {
-			t.hold(h, said)
+			t.waitOnGate(h, said)
 			return false
 		}
 		passed = append(passed, eventDetail{name: h.Name, reason: said})
@@ -262,11 +262,11 @@ func (t *tick) confirm(kind HookType) bool {
 	return true
 }
 
-// hold makes the canary wait on a gate. It emits an event with an alert when the
+// waitOnGate makes the canary wait on a gate. It emits an event with an alert when the
 // wait begins. If the deadline of the gate has passed, it decides a rollback.
-func (t *tick) hold(h Hook, said string) {
+func (t *tick) waitOnGate(h Hook, said string) {
 	kind := gates[h.Type]
-	if t.fresh {
+	if t.starting {
 		restarted := active.has(t.s.Phase)
 		if t.begin(kind.phase); restarted {
 			t.emit(EventRevisionRestart, eventDetail{})
@@ -286,7 +286,7 @@ func (t *tick) hold(h Hook, said string) {
 	}
 	if closed := t.now.Sub(gate.Since); h.Deadline > 0 && closed >= time.Duration(h.Deadline) {
 		a.muted = false
-		t.abandon(EventGateExpired, a)
+		t.decideRollback(EventGateExpired, a)
 	}
 }
 
@@ -294,7 +294,7 @@ func (t *tick) hold(h Hook, said string) {
 // they are called in every tick, an answer against a rollback emits no event; a
 // missing answer does.
 func (t *tick) rollbackHooks() bool {
-	if t.Canary.Spec.SkipAnalysis || t.ungated() {
+	if t.Canary.Spec.SkipAnalysis || t.skipsGates() {
 		return true
 	}
 	for _, h := range t.hooks(HookRollback) {
@@ -304,7 +304,7 @@ func (t *tick) rollbackHooks() bool {
 		}
 		a := eventDetail{name: h.Name, reason: said}
 		if h.Type.Judge(err) == Fire {
-			t.abandon(EventRollbackFired, a)
+			t.decideRollback(EventRollbackFired, a)
 			return false
 		}
 		if _, answered := errors.AsType[*StatusError](err); !answered {

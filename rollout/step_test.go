@@ -26,7 +26,7 @@ func TestPayloads(t *testing.T) {
 		"Failed: post-rollout to be done":          "Failed v2",
 		"Succeeded: new revision, cr passes":       "Succeeded v3",
 	} {
-		x := prepared(key)
+		x := loadScenario(key)
 		for i := range x.c.Spec.Analysis.Webhooks {
 			x.c.Spec.Analysis.Webhooks[i].Metadata = map[string]string{"k": "v"}
 		}
@@ -54,7 +54,7 @@ func TestPayloadMetadata(t *testing.T) {
 		"Progressing: at the maximum, cp passes": "v2 50 3/3 0",
 		"Succeeded: new revision, cr passes":     "v3 0 0/3 0",
 	} {
-		x := prepared(key)
+		x := loadScenario(key)
 		for i := range x.c.Spec.Analysis.Webhooks {
 			x.c.Spec.Analysis.Webhooks[i].Metadata = map[string]string{"cmd": "test", "headgate.threshold": "own"}
 		}
@@ -103,7 +103,7 @@ func TestStepRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || wait != 0 || !reflect.DeepEqual(s, x.s) || len(x.w.log) > 0 {
 			t.Errorf("Step = %+v, %v, %v; %v; want an error with %q", s, wait, err, x.w.log, want)
 		}
-		if _, err := x.a.Run(t.Context(), x.s, clock()); err == nil {
+		if _, err := x.a.Run(t.Context(), x.s, instantLoop()); err == nil {
 			t.Errorf("Run with %s: no error", want)
 		}
 	}
@@ -131,7 +131,7 @@ func TestRoutesByHand(t *testing.T) {
 		x.w.routes.Canary = share
 		s := step(t, x.a, x.s)
 		if last := x.w.events[len(x.w.events)-1]; s.CanaryWeight != 20 || last.Code != rollout.EventTrafficError {
-			t.Errorf("share %d: status %+v, told %s", share, s, told(x.w.events))
+			t.Errorf("share %d: status %+v, told %s", share, s, eventLog(x.w.events))
 		}
 	}
 }
@@ -207,7 +207,7 @@ func TestReadiness(t *testing.T) {
 		}
 		last := x.w.events[len(x.w.events)-1]
 		if s.Phase != tick.phase || s.NotReady != tick.unready || string(last.Code) != tick.told {
-			t.Fatalf("minute %d: %+v, told %s", tick.minute, s, told(x.w.events))
+			t.Fatalf("minute %d: %+v, told %s", tick.minute, s, eventLog(x.w.events))
 		}
 	}
 }
@@ -215,7 +215,7 @@ func TestReadiness(t *testing.T) {
 // A new revision does not inherit the not-ready time of the previous one.
 func TestReadinessOfAnotherRevision(t *testing.T) {
 	x := newScenario(rollout.Progressing)
-	x.deadline("canary")
+	x.passDeadline("canary")
 	x.w.revision = "v3"
 	if s := step(t, x.a, x.s); s.Phase != rollout.Progressing || s.NotReady != "" || !s.NotReadySince.IsZero() {
 		t.Errorf("status %+v", s)
@@ -226,7 +226,7 @@ func TestReadinessOfAnotherRevision(t *testing.T) {
 // hand, without a panic, and that the next step accepts the status it returns.
 func FuzzStep(f *testing.F) {
 	for key := range scenarios {
-		data, err := json.Marshal(prepared(key).s)
+		data, err := json.Marshal(loadScenario(key).s)
 		must(f, err)
 		f.Add(data, 20, uint16(0))
 		f.Add(data, 0, uint16(0xaaaa))

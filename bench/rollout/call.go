@@ -22,10 +22,10 @@ import (
 
 // These are the ways to call a webhook.
 const (
-	shared   = "shared"   // one Caller
-	plain    = "plain"    // one client of net/http
-	anew     = "anew"     // a client for each call, closed after it
-	forsaken = "forsaken" // a client for each call, never closed, as in the reference
+	sharedClient = "shared"   // one Caller
+	plain        = "plain"    // one client of net/http
+	closedClient = "anew"     // a client for each call, closed after it
+	leakedClient = "forsaken" // a client for each call, never closed, as in the reference
 )
 
 // A contestantReport holds the measurements of a contestant.
@@ -37,10 +37,10 @@ type contestantReport struct {
 	Goroutines int           // goroutines left at the end
 }
 
-const saidFile = "said.json"
+const reportFile = "said.json"
 
-func readSaid(dir string) (s contestantReport, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, saidFile))
+func readReport(dir string) (s contestantReport, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, reportFile))
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}
@@ -64,9 +64,9 @@ func call(ctx context.Context, args []string) error {
 	before := runtime.NumGoroutine()
 	var caller rollout.Caller
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
-	post := func() error { return postAnew(ctx, url, way == anew) }
+	post := func() error { return postWithNewClient(ctx, url, way == closedClient) }
 	switch way {
-	case shared:
+	case sharedClient:
 		post = func() error {
 			_, err := caller.Call(ctx, rollout.Hook{Name: "load-test", URL: url, DisableTLS: true}, payload)
 			return err
@@ -107,12 +107,12 @@ func call(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(saidFile, text, 0o600)
+	return os.WriteFile(reportFile, text, 0o600)
 }
 
-// postAnew posts with a new client, as the reference does. If end is set, it
+// postWithNewClient posts with a new client, as the reference does. If end is set, it
 // closes the client's connections.
-func postAnew(ctx context.Context, url string, end bool) error {
+func postWithNewClient(ctx context.Context, url string, end bool) error {
 	body, err := json.Marshal(payload)
 	if err != nil {
 		return err

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	calls = 10_000
-	few   = 1000 // calls with clients that are never closed: each leaves an open connection
+	calls       = 10_000
+	leakedCalls = 1000 // calls with clients that are never closed: each leaves an open connection
 )
 
 func main() {
@@ -40,8 +40,8 @@ func main() {
 
 type bench struct {
 	contest.Contest
-	said map[*contest.Result][]contestantReport
-	err  error
+	reports map[*contest.Result][]contestantReport
+	err     error
 }
 
 // plainLimit is the maximum ratio of the time of a Caller to that of one client of net/http.
@@ -52,14 +52,14 @@ const plainLimit = 1.25
 // client.
 var limits = map[string]float64{"HTTP": 1.0 / 2, "TLS": 1.0 / 5}
 
-// ways are the protocols to reach the server.
-var ways = []string{"HTTP", "TLS"}
+// protocols are the protocols to reach the server.
+var protocols = []string{"HTTP", "TLS"}
 
 const (
-	ours   = "one Caller, "
-	client = "one client of net/http, "
-	theirs = "a client for each call, closed, "
-	leaves = "the same, never closed (reference), 1,000 calls, "
+	sharedLabel = "one Caller, "
+	client      = "one client of net/http, "
+	closedLabel = "a client for each call, closed, "
+	leakedLabel = "the same, never closed (reference), 1,000 calls, "
 )
 
 func run(ctx context.Context, o contest.Options) (missed int, err error) {
@@ -72,9 +72,9 @@ func run(ctx context.Context, o contest.Options) (missed int, err error) {
 		return 0, err
 	}
 	defer os.RemoveAll(temp)
-	b := &bench{said: map[*contest.Result][]contestantReport{}}
+	b := &bench{reports: map[*contest.Result][]contestantReport{}}
 	var all []contest.Contestant
-	for _, way := range ways {
+	for _, way := range protocols {
 		s, err := serve(way == "TLS")
 		if err != nil {
 			return 0, err
@@ -83,35 +83,35 @@ func run(ctx context.Context, o contest.Options) (missed int, err error) {
 		for _, who := range []struct {
 			name, way string
 			calls     int
-		}{{ours, shared, calls}, {client, plain, calls}, {theirs, anew, calls}, {leaves, forsaken, few}} {
-			if o.Only && who.way != shared {
+		}{{sharedLabel, sharedClient, calls}, {client, plain, calls}, {closedLabel, closedClient, calls}, {leakedLabel, leakedClient, leakedCalls}} {
+			if o.Only && who.way != sharedClient {
 				continue
 			}
-			args := []string{self, "call", who.way, s.url, strconv.Itoa(who.calls), s.tallies}
+			args := []string{self, "call", who.way, s.url, strconv.Itoa(who.calls), s.countsURL}
 			all = append(all, contest.Contestant{Name: who.name + way, Args: func(string) []string {
 				s.reset()
 				return args
 			}})
 		}
 	}
-	b.Contest = contest.Contest{Temp: temp, Env: os.Environ(), After: b.note}
+	b.Contest = contest.Contest{Temp: temp, Env: os.Environ(), After: b.addReport}
 	if err := b.Compete(ctx, o.Runs, all); err != nil {
 		return 0, err
 	}
 	return b.report(os.Stdout), b.err
 }
 
-// note reads the report of a contestant.
-func (b *bench) note(r *contest.Result) {
-	s, err := readSaid(r.Output)
+// addReport reads the report of a contestant.
+func (b *bench) addReport(r *contest.Result) {
+	s, err := readReport(r.Output)
 	b.err = errors.Join(b.err, err)
-	b.said[r] = append(b.said[r], s)
+	b.reports[r] = append(b.reports[r], s)
 }
 
 // median returns the median of a number in the reports after the first, which is a warm-up. It is
 // negative if the contestant did not run.
 func (b *bench) median(name string, number func(contestantReport) float64) float64 {
-	all := b.said[b.Result[name]]
+	all := b.reports[b.Result[name]]
 	if len(all) < 2 {
 		return -1
 	}
@@ -127,7 +127,7 @@ func (b *bench) median(name string, number func(contestantReport) float64) float
 // run.
 func (b *bench) most(name string, number func(contestantReport) float64) float64 {
 	most := -1.0
-	for _, s := range b.said[b.Result[name]] {
+	for _, s := range b.reports[b.Result[name]] {
 		most = max(most, number(s))
 	}
 	return most
@@ -144,19 +144,19 @@ func (b *bench) report(out io.Writer) (missed int) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tcalls/s\tconnections\tleft\tgoroutines left\t")
 	var goals []contest.Goal
-	for _, way := range ways {
-		for _, name := range []string{ours, client, theirs, leaves} {
+	for _, way := range protocols {
+		for _, name := range []string{sharedLabel, client, closedLabel, leakedLabel} {
 			if name += way; b.median(name, took) >= 0 {
 				fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.0f\t\n", name, 1/b.median(name, took), b.median(name, opened), b.median(name, left), b.median(name, goroutines))
 			}
 		}
 		goals = append(goals,
-			contest.Goal{What: way + ", time of a call against a client of net/http", Number: ratio(b.median(ours+way, took), b.median(client+way, took)), Limit: plainLimit},
-			contest.Goal{What: way + ", time of a call against a client that is closed", Number: ratio(b.median(ours+way, took), b.median(theirs+way, took)), Limit: limits[way]},
-			contest.Goal{What: way + ", time of a call against one never closed", Number: ratio(b.median(ours+way, took), b.median(leaves+way, took)), Limit: limits[way]},
-			contest.Goal{What: way + ", connections", Number: b.most(ours+way, opened), Limit: 2, Unit: "in all"},
-			contest.Goal{What: way + ", connections left", Number: b.most(ours+way, left), Limit: 0, Unit: "in all"},
-			contest.Goal{What: way + ", goroutines left", Number: b.most(ours+way, goroutines), Limit: 0, Unit: "in all"})
+			contest.Goal{What: way + ", time of a call against a client of net/http", Number: ratio(b.median(sharedLabel+way, took), b.median(client+way, took)), Limit: plainLimit},
+			contest.Goal{What: way + ", time of a call against a client that is closed", Number: ratio(b.median(sharedLabel+way, took), b.median(closedLabel+way, took)), Limit: limits[way]},
+			contest.Goal{What: way + ", time of a call against one never closed", Number: ratio(b.median(sharedLabel+way, took), b.median(leakedLabel+way, took)), Limit: limits[way]},
+			contest.Goal{What: way + ", connections", Number: b.most(sharedLabel+way, opened), Limit: 2, Unit: "in all"},
+			contest.Goal{What: way + ", connections left", Number: b.most(sharedLabel+way, left), Limit: 0, Unit: "in all"},
+			contest.Goal{What: way + ", goroutines left", Number: b.most(sharedLabel+way, goroutines), Limit: 0, Unit: "in all"})
 	}
 	w.Flush()
 	fmt.Fprintln(out)

@@ -16,8 +16,8 @@ import (
 // A server answers webhooks and counts its connections. It does as little work as
 // possible, because the benchmark measures clients.
 type server struct {
-	url     string // of the webhook
-	tallies string // URL of the numbers of connections
+	url       string // of the webhook
+	countsURL string // URL of the numbers of connections
 
 	mu           sync.Mutex
 	ended        *sync.Cond // signals the end of a connection
@@ -46,7 +46,7 @@ func serve(secure bool) (*server, error) {
 	} else {
 		tallies.Start()
 	}
-	s.tallies = tallies.URL
+	s.countsURL = tallies.URL
 	go func() {
 		for {
 			conn, err := l.Accept()

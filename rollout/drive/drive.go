@@ -76,20 +76,20 @@ const (
 // A Rollout is a rollout under way. The caller of [Begin] must call Close.
 type Rollout struct {
 	Options
-	ctx      context.Context
-	stop     context.CancelCauseFunc
-	status   rollout.Status
-	analysis rollout.Analysis
-	adapter  *traffic.Adapter
-	told     *notify.Dispatcher
-	proxy    *traffic.Proxy // nil without one
-	server   *http.Server   // of the proxy
-	revision string         // as last read
-	promoted string         // the revision that the proxy promoted; it gets all requests
-	stepped  bool
-	unsaved  error         // why the status could not be saved
-	alert    rollout.Event // the last warning that caused an alert
-	fault    rollout.Event // the last check that failed
+	ctx              context.Context
+	stop             context.CancelCauseFunc
+	status           rollout.Status
+	analysis         rollout.Analysis
+	adapter          *traffic.Adapter
+	dispatcher       *notify.Dispatcher
+	proxy            *traffic.Proxy // nil without one
+	server           *http.Server   // of the proxy
+	revision         string         // as last read
+	promotedRevision string         // the revision that the proxy promoted; it gets all requests
+	stepped          bool
+	unsaved          error         // why the status could not be saved
+	alert            rollout.Event // the last warning that caused an alert
+	lastFailedCheck  rollout.Event // the last check that failed
 }
 
 // Begin loads the status and connects the ports of the analysis. If there is a
@@ -140,7 +140,7 @@ func (r *Rollout) connect() error {
 		}
 	}
 	var err error
-	r.told, err = notify.Start(r.ctx, notify.Config{
+	r.dispatcher, err = notify.Start(r.ctx, notify.Config{
 		Canary: r.Canary, Providers: r.Providers, EventURL: r.EventURL, Cluster: r.Cluster, Caller: r.Caller, Report: r.View.Warn,
 	})
 	if err == nil && r.proxy != nil {
@@ -177,25 +177,25 @@ func (r *Rollout) connectMetrics() error {
 // Run runs the rollout until it or the context of Begin has ended, and returns the
 // result. An error is the reason of a result with outcome [Failed].
 func (r *Rollout) Run() Result {
-	r.forget() // a request for an ended rollout is not for the next one
+	r.dropEndedRequest() // a request for an ended rollout is not for the next one
 	s := r.status
 	if s.Phase == "" || s.Ended() && r.Again {
 		r.status = rollout.Status{Phase: rollout.Initialized, Sequence: s.Sequence, PromotedURL: s.PromotedURL}
 	}
-	loop := rollout.Loop{Wait: r.wait, Save: r.save, Interval: r.Interval, Request: r.request, Next: true}
+	loop := rollout.Loop{Wait: r.wait, Save: r.save, Interval: r.Interval, Request: r.pendingRequest, Next: true}
 	last, err := r.analysis.Run(r.ctx, r.status, loop)
 	r.status = last
-	r.forget()
+	r.dropEndedRequest()
 	return r.result(err)
 }
 
 // result returns the result of a run that ended with err, or without an error.
 func (r *Rollout) result(err error) Result {
-	s := r.kept(r.status)
+	s := r.withPromotedURL(r.status)
 	result := Result{Name: r.Canary.Metadata.Name, Namespace: r.Canary.Namespace(), Revision: s.AppliedSpec, Status: s, Settled: err == nil && !r.stepped}
 	if err != nil && r.ctx.Err() != nil { // the end of the context caused err
 		err = notOver("interrupted")
-		if broken := r.broken(); broken != nil {
+		if broken := r.proxyError(); broken != nil {
 			err = broken
 		} else if r.ctx.Err() == context.DeadlineExceeded {
 			err = notOver(context.Cause(r.ctx).Error())
@@ -214,8 +214,8 @@ func (r *Rollout) result(err error) Result {
 		result.Outcome, result.Revision = Promoted, r.revision
 	case s.Phase == rollout.Failed:
 		result.Outcome, result.Reason = RolledBack, r.alert.Message
-		if r.alert.Reason == "" && r.fault.Reason != "" {
-			result.Reason += "; " + r.fault.Message
+		if r.alert.Reason == "" && r.lastFailedCheck.Reason != "" {
+			result.Reason += "; " + r.lastFailedCheck.Message
 		}
 		if !result.Settled {
 			result.Reason = cmp.Or(result.Reason, s.Reason) // the previous run decided the rollback
@@ -232,16 +232,16 @@ func (r *Rollout) Emit(ctx context.Context, e rollout.Event) {
 	case e.Warning && (e.Alert == rollout.Warn || e.Alert == rollout.Error):
 		r.alert = e
 	case e.Warning && e.Reason != "":
-		r.fault = e
+		r.lastFailedCheck = e
 	}
-	e.Message = r.served(e)
+	e.Message = r.eventMessage(e)
 	r.View.Emit(ctx, e)
-	r.told.Emit(ctx, e)
+	r.dispatcher.Emit(ctx, e)
 }
 
 // save saves the status to the file and shows it.
 func (r *Rollout) save(s rollout.Status) error {
-	s = r.kept(s)
+	s = r.withPromotedURL(s)
 	if r.unsaved = r.File.Save(s); r.unsaved == nil {
 		r.stepped, r.status, r.adapter.Values.Phase = true, s, s.Phase
 		r.View.Show(s)
@@ -273,9 +273,9 @@ type notOver string
 
 func (e notOver) Error() string { return "not over: " + string(e) }
 
-// request returns the pending request for a rollout with status s. It removes a
+// pendingRequest returns the pending request for a rollout with status s. It removes a
 // request that was accepted already or cannot be accepted.
-func (r *Rollout) request(s rollout.Status) *rollout.Request {
+func (r *Rollout) pendingRequest(s rollout.Status) *rollout.Request {
 	asked, err := Asked(r.File.Path)
 	id := ""
 	switch {
@@ -289,16 +289,16 @@ func (r *Rollout) request(s rollout.Status) *rollout.Request {
 		}
 		id, err = asked.ID, fmt.Errorf("what %s asked for is not done: %w", asked.By, err)
 	}
-	if err := errors.Join(err, r.File.forget(context.WithoutCancel(r.ctx), id)); err != nil {
+	if err := errors.Join(err, r.File.removeRequest(context.WithoutCancel(r.ctx), id)); err != nil {
 		r.View.Warn(err)
 	}
 	return nil
 }
 
-// forget removes the request for a rollout that has ended.
-func (r *Rollout) forget() {
+// dropEndedRequest removes the request for a rollout that has ended.
+func (r *Rollout) dropEndedRequest() {
 	if r.status.Ended() {
-		r.request(r.status)
+		r.pendingRequest(r.status)
 	}
 }
 
@@ -306,11 +306,11 @@ func (r *Rollout) forget() {
 // why the proxy cannot serve any more.
 func (r *Rollout) Wait() error {
 	<-r.ctx.Done()
-	return r.broken()
+	return r.proxyError()
 }
 
-func (r *Rollout) broken() error {
-	if err := context.Cause(r.ctx); errors.Is(err, errBroken) {
+func (r *Rollout) proxyError() error {
+	if err := context.Cause(r.ctx); errors.Is(err, errProxy) {
 		return err
 	}
 	return nil
@@ -325,10 +325,10 @@ func (r *Rollout) Close() {
 	if r.server != nil {
 		r.shutdown(ctx)
 	}
-	if r.told != nil {
+	if r.dispatcher != nil {
 		ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 		defer cancel()
-		if err := r.told.Close(ctx); err != nil {
+		if err := r.dispatcher.Close(ctx); err != nil {
 			r.View.Warn(err)
 		}
 	}

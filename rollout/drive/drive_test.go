@@ -21,9 +21,9 @@ import (
 
 // A view records all messages, and calls step after each step.
 type view struct {
-	mu   sync.Mutex
-	said []string
-	step func(rollout.Status)
+	mu       sync.Mutex
+	messages []string
+	step     func(rollout.Status)
 }
 
 func (v *view) Emit(_ context.Context, e rollout.Event) { v.Say(e.Message) }
@@ -32,14 +32,14 @@ func (v *view) Warn(err error)                          { v.Say("warning: " + er
 func (v *view) Say(text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.said = append(v.said, text)
+	v.messages = append(v.messages, text)
 }
 
-// A name is an action that returns its answers in order, and then repeats the last one.
-type name []string
+// A scriptedAction is an action that returns its answers in order, and then repeats the last one.
+type scriptedAction []string
 
-func (n *name) Check(traffic.Operation) error { return nil }
-func (n *name) Do(context.Context, traffic.Values) (string, error) {
+func (n *scriptedAction) Check(traffic.Operation) error { return nil }
+func (n *scriptedAction) Do(context.Context, traffic.Values) (string, error) {
 	first := (*n)[0]
 	if len(*n) > 1 {
 		*n = (*n)[1:]
@@ -70,7 +70,7 @@ func begin(t *testing.T, o drive.Options, v *view) (*drive.Rollout, string) {
 	r, err := drive.Begin(t.Context(), o)
 	must(t, err)
 	t.Cleanup(r.Close)
-	_, url, _ := strings.Cut(v.said[0], "serving at ")
+	_, url, _ := strings.Cut(v.messages[0], "serving at ")
 	url, _, _ = strings.Cut(url, ": ")
 	return r, url
 }
@@ -103,18 +103,18 @@ func TestShareOfRequests(t *testing.T) {
 // A revision that appears after the proxy has promoted its canary does not belong to this run.
 func TestRevisionAfterPromotion(t *testing.T) {
 	v := &view{}
-	revision := &name{"v1", "v1", "v2"}
+	revision := &scriptedAction{"v1", "v1", "v2"}
 	o := options(t, rollout.Settings{StepWeight: 100}, v)
 	o.Revision, o.Actions = "", map[traffic.Operation]traffic.Action{traffic.Revision: revision}
 	v.step = func(s rollout.Status) {
 		if s.PromotedSpec == "v2" {
-			*revision = name{"v3"}
+			*revision = scriptedAction{"v3"}
 		}
 	}
 	r, _ := begin(t, o, v)
 	result := r.Run()
 	if promoted, at := r.PromotedAt(); result.Outcome != drive.Promoted || promoted != "v2" || at != o.Proxy.Canary || result.Status.PromotedURL != at {
-		t.Errorf("%+v, %s at %s\n%s", result, promoted, at, strings.Join(v.said, "\n"))
+		t.Errorf("%+v, %s at %s\n%s", result, promoted, at, strings.Join(v.messages, "\n"))
 	}
 }
 
@@ -126,7 +126,7 @@ func TestListenerThatIsTaken(t *testing.T) {
 	defer taken.Close()
 	o.Proxy.Listen = taken.Listener.Addr().String()
 	if _, err := drive.Begin(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "proxy: listen tcp ") {
-		t.Errorf("%v, %s", err, fmt.Sprint(v.said))
+		t.Errorf("%v, %s", err, fmt.Sprint(v.messages))
 	}
 }
 

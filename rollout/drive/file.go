@@ -136,9 +136,9 @@ func Asked(path string) (*rollout.Request, error) {
 	return r, nil
 }
 
-// forget removes the request with an ID, or a request that cannot be read. It keeps
+// removeRequest removes the request with an ID, or a request that cannot be read. It keeps
 // a request that has replaced the one with the ID.
-func (f *File) forget(ctx context.Context, id string) error {
+func (f *File) removeRequest(ctx context.Context, id string) error {
 	return withRequest(ctx, f.Path, func(name string) error {
 		if r, err := Asked(f.Path); err == nil && (r == nil || r.ID != id) {
 			return nil

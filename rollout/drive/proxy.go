@@ -33,7 +33,7 @@ func (r *Rollout) connectProxy(adapter *traffic.Adapter) error {
 		return err
 	}
 	own := r.Actions[traffic.Promote] == nil
-	promoted, err := r.assign(revision, own)
+	promoted, err := r.choosePrimary(revision, own)
 	if err != nil {
 		return err
 	}
@@ -48,21 +48,21 @@ func (r *Rollout) connectProxy(adapter *traffic.Adapter) error {
 	}
 	r.analysis.Traffic, r.analysis.Target = r.proxy, &target{r.proxy.Target(adapter), r}
 	if promoted {
-		r.promoted = revision
+		r.promotedRevision = revision
 		r.proxy.Promote()
 	}
 	return nil
 }
 
-// assign decides which URL is the primary. It must be the one that was promoted
+// choosePrimary decides which URL is the primary. It must be the one that was promoted
 // last, or the share of the primary would go to an older revision. Own means that
-// the proxy promotes. If revision itself is the promoted one, assign returns true
+// the proxy promotes. If revision itself is the promoted one, choosePrimary (assign returns true) returns true
 // and makes its URL the canary, which the proxy then promotes again.
-func (r *Rollout) assign(revision string, own bool) (promoted bool, err error) {
+func (r *Rollout) choosePrimary(revision string, own bool) (promoted bool, err error) {
 	p, s := r.Proxy, r.status
 	over := s.Phase == rollout.Promoting || s.Phase == rollout.Finalising || s.Phase == rollout.Succeeded
 	known := own && !(r.Again && s.Ended()) && revision == s.PromotedSpec
-	ofPrimary, ofCanary := base(s.PromotedURL) == base(p.Primary), base(s.PromotedURL) == base(p.Canary)
+	ofPrimary, ofCanary := normalizeURL(s.PromotedURL) == normalizeURL(p.Primary), normalizeURL(s.PromotedURL) == normalizeURL(p.Canary)
 	switch {
 	case s.PromotedURL == "": // an old status without the field, or no promotion yet
 		return known && over && revision == s.AppliedSpec, nil
@@ -75,7 +75,7 @@ func (r *Rollout) assign(revision string, own bool) (promoted bool, err error) {
 		return false, nil
 	case ofCanary && p.Swap:
 		p.Primary, p.Canary = p.Canary, p.Primary
-		return false, p.answers(r.ctx)
+		return false, p.checkReachable(r.ctx)
 	}
 	hint := ""
 	if ofCanary {
@@ -85,8 +85,8 @@ func (r *Rollout) assign(revision string, own bool) (promoted bool, err error) {
 		redact.String(p.Primary), redact.String(s.PromotedSpec), redact.String(s.PromotedURL), hint)
 }
 
-// base returns the normal form of a base URL, for comparison.
-func base(text string) string {
+// normalizeURL returns the normal form of a base URL, for comparison.
+func normalizeURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
 		return text
@@ -94,8 +94,8 @@ func base(text string) string {
 	return strings.ToLower(u.Scheme+"://"+u.Host) + strings.TrimRight(u.Path, "/")
 }
 
-// answers returns an error unless both servers answer, with any status.
-func (p *Proxy) answers(ctx context.Context) error {
+// checkReachable returns an error unless both servers answer, with any status.
+func (p *Proxy) checkReachable(ctx context.Context) error {
 	transport := &http.Transport{DisableKeepAlives: true}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -123,7 +123,7 @@ type target struct {
 }
 
 func (t *target) Revision(ctx context.Context) (_ string, err error) {
-	if t.r.revision = t.r.promoted; t.r.revision == "" {
+	if t.r.revision = t.r.promotedRevision; t.r.revision == "" {
 		t.r.revision, err = t.Target.Revision(ctx)
 	}
 	return t.r.revision, err
@@ -132,15 +132,15 @@ func (t *target) Revision(ctx context.Context) (_ string, err error) {
 func (t *target) Promote(ctx context.Context) error {
 	err := t.Target.Promote(ctx)
 	if err == nil && t.r.proxy != nil && t.r.Actions[traffic.Promote] == nil {
-		t.r.promoted = t.r.revision
+		t.r.promotedRevision = t.r.revision
 		t.r.proxy.Promote()
 	}
 	return err
 }
 
-// served returns the message of an event. If the proxy promotes, the message says
+// eventMessage returns the message of an event. If the proxy promotes, the message says
 // which URL gets all requests.
-func (r *Rollout) served(e rollout.Event) string {
+func (r *Rollout) eventMessage(e rollout.Event) string {
 	if r.proxy == nil || r.Actions[traffic.Promote] != nil {
 		return e.Message
 	}
@@ -158,10 +158,10 @@ func (r *Rollout) served(e rollout.Event) string {
 	return e.Name + "." + e.Namespace + ": " + fmt.Sprintf(text, values[:strings.Count(text, "%")]...)
 }
 
-// kept returns s with PromotedURL, which the analysis does not know.
-func (r *Rollout) kept(s rollout.Status) rollout.Status {
+// withPromotedURL returns s with PromotedURL, which the analysis does not know.
+func (r *Rollout) withPromotedURL(s rollout.Status) rollout.Status {
 	switch {
-	case r.promoted != "":
+	case r.promotedRevision != "":
 		s.PromotedURL = r.Proxy.Canary
 	case r.proxy == nil && s.Phase == rollout.Succeeded:
 		s.PromotedURL = "" // it was promoted by other means
@@ -172,14 +172,14 @@ func (r *Rollout) kept(s rollout.Status) rollout.Status {
 // PromotedAt returns the revision that the proxy promoted and its URL. Both are ""
 // if it promoted none.
 func (r *Rollout) PromotedAt() (revision, url string) {
-	if r.promoted == "" {
+	if r.promotedRevision == "" {
 		return "", ""
 	}
-	return r.promoted, r.Proxy.Canary
+	return r.promotedRevision, r.Proxy.Canary
 }
 
-// errBroken is wrapped by the error of a proxy that cannot serve any more.
-var errBroken = errors.New("proxy")
+// errProxy is wrapped by the error of a proxy that cannot serve any more.
+var errProxy = errors.New("proxy")
 
 // serve starts the server of the proxy.
 func (r *Rollout) serve() error {
@@ -193,11 +193,11 @@ func (r *Rollout) serve() error {
 	}
 	go func() {
 		if err := r.server.Serve(l); err != http.ErrServerClosed {
-			r.stop(fmt.Errorf("%w: %w", errBroken, err))
+			r.stop(fmt.Errorf("%w: %w", errProxy, err))
 		}
 	}()
 	text := fmt.Sprintf("primary %s, canary %s", redact.String(r.Proxy.Primary), redact.String(r.Proxy.Canary))
-	if r.promoted != "" {
+	if r.promotedRevision != "" {
 		text = "all requests go to " + redact.String(r.Proxy.Canary) + ", which was promoted"
 	}
 	r.View.Say("serving at http://" + r.server.Addr + ": " + text)

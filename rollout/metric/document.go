@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// document fetches a document from an HTTP endpoint and returns the number in it.
-func (q *Querier) document(ctx context.Context, e endpoint, v values) (float64, error) {
+// queryHTTP fetches a document from an HTTP endpoint and returns the number in it.
+func (q *Querier) queryHTTP(ctx context.Context, e endpoint, v values) (float64, error) {
 	u, err := addressOf(e, v)
 	if err != nil {
 		return 0, fmt.Errorf("spec.provider.address %w", err)
@@ -33,10 +33,10 @@ func (q *Querier) document(ctx context.Context, e endpoint, v values) (float64, 
 		return 0, err
 	}
 	if a.Status != http.StatusOK {
-		return 0, a.complaint()
+		return 0, a.statusError()
 	}
 	value, err := at.number(a.Body)
-	return value, a.quiet(err)
+	return value, a.redactError(err)
 }
 
 // addressOf returns the URL of an endpoint with its placeholders filled in. It
@@ -111,7 +111,7 @@ func checkPath(text string) error {
 	return err
 }
 
-// number returns the number at p in the text of a document. The error is a noValue
+// number returns the number at p in the text of a document. The error is a noValueError
 // for null and for an item beyond the end of its list. A missing field is another
 // error.
 func (p path) number(text []byte) (float64, error) {
@@ -135,13 +135,13 @@ func (p path) number(text []byte) (float64, error) {
 		switch {
 		case value == nil:
 		case indexed && !isList:
-			return 0, fmt.Errorf("there is %s at %s, not a list", kindOf(value), at)
+			return 0, fmt.Errorf("there is %s at %s, not a list", jsonKind(value), at)
 		case indexed && i < len(list):
 			value = list[i]
 		case indexed:
 			value = nil
 		case !isObject:
-			return 0, fmt.Errorf("there is %s at %s, not an object", kindOf(value), at)
+			return 0, fmt.Errorf("there is %s at %s, not an object", jsonKind(value), at)
 		default:
 			found := false
 			if value, found = object[s.key.(string)]; !found {
@@ -156,13 +156,13 @@ func (p path) number(text []byte) (float64, error) {
 	case string:
 		return parseNumber(strings.TrimSpace(value))
 	case nil:
-		return 0, noValue("answered nothing at " + at)
+		return 0, noValueError("answered nothing at " + at)
 	}
-	return 0, fmt.Errorf("there is %s at %s, not a number", kindOf(value), at)
+	return 0, fmt.Errorf("there is %s at %s, not a number", jsonKind(value), at)
 }
 
-// kindOf names the kind of a JSON value.
-func kindOf(v any) string {
+// jsonKind names the kind of a JSON value.
+func jsonKind(v any) string {
 	switch v.(type) {
 	case map[string]any:
 		return "an object"

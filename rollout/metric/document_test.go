@@ -13,10 +13,10 @@ import (
 	"github.com/headgate-io/headgate/rollout/metric"
 )
 
-// fetched queries an HTTP endpoint that returns the given answer.
-func fetched(t *testing.T, status int, body, path string) (float64, error) {
+// queryHTTP queries an HTTP endpoint that returns the given answer.
+func queryHTTP(t *testing.T, status int, body, path string) (float64, error) {
 	t.Helper()
-	server := httptest.NewServer(says(status, body))
+	server := httptest.NewServer(respond(status, body))
 	defer server.Close()
 	tpl, m := template(metric.Provider{Type: "http", Address: server.URL + "/value"}, path)
 	q := querier(t, &metric.Querier{Templates: []*metric.Template{tpl}})
@@ -64,7 +64,7 @@ func TestHTTP(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := fetched(t, test.status, test.body, test.path)
+			got, err := queryHTTP(t, test.status, test.body, test.path)
 			text := fmt.Sprint(got)
 			if err != nil {
 				text = err.Error()
@@ -77,7 +77,7 @@ func TestHTTP(t *testing.T) {
 			}
 		})
 	}
-	if got, _ := fetched(t, 200, "-Inf", ""); got != math.Inf(-1) {
+	if got, _ := queryHTTP(t, 200, "-Inf", ""); got != math.Inf(-1) {
 		t.Errorf("got %v", got)
 	}
 }

@@ -62,7 +62,7 @@ func arguments(line string, v values) ([]string, error) {
 			return nil, fmt.Errorf("the query becomes longer than %d KiB", placeholder.Max>>10)
 		}
 		if options && strings.HasPrefix(args[i], "-") {
-			if bare, _ := render(arg, v, undashed); !strings.HasPrefix(bare, "-") {
+			if bare, _ := render(arg, v, replaceDash); !strings.HasPrefix(bare, "-") {
 				return nil, fmt.Errorf("argument %d begins with - that is a part of a value: put -- before it, or make it --NAME=VALUE", i)
 			}
 		}
@@ -71,8 +71,8 @@ func arguments(line string, v values) ([]string, error) {
 	return args, nil
 }
 
-// undashed replaces a leading dash.
-func undashed(s string) string {
+// replaceDash replaces a leading dash.
+func replaceDash(s string) string {
 	if strings.HasPrefix(s, "-") {
 		return "x" + s[1:]
 	}
@@ -97,11 +97,11 @@ func (c *Commands) run(ctx context.Context, line string, v values) (float64, err
 	case ctx.Err() != nil:
 		return 0, context.Cause(ctx)
 	case err != nil:
-		return 0, fmt.Errorf("%s: %w", shown(args[0], nil), redact.Error(err))
+		return 0, fmt.Errorf("%s: %w", excerpt(args[0], nil), redact.Error(err))
 	case out.Truncated:
-		return 0, fmt.Errorf("%s printed more than %d KiB", shown(args[0], nil), maxOutput>>10)
+		return 0, fmt.Errorf("%s printed more than %d KiB", excerpt(args[0], nil), maxOutput>>10)
 	case text == "":
-		return 0, noValue(shown(args[0], nil) + " printed nothing")
+		return 0, noValueError(excerpt(args[0], nil) + " printed nothing")
 	}
 	return parseNumber(text)
 }

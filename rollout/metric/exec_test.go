@@ -33,8 +33,8 @@ var programs = map[string]func() int{
 	"hang": func() int { <-time.After(time.Hour); return 0 },
 }
 
-// ran runs a command line in which PROGRAM stands for the test binary.
-func ran(t *testing.T, ctx context.Context, program, line string, m rollout.Metric, c metric.Commands) (float64, error) {
+// runCommand runs a command line in which PROGRAM stands for the test binary.
+func runCommand(t *testing.T, ctx context.Context, program, line string, m rollout.Metric, c metric.Commands) (float64, error) {
 	t.Helper()
 	self, err := os.Executable()
 	must(t, err)
@@ -65,7 +65,7 @@ func TestCommands(t *testing.T) {
 	t.Setenv("CANARY_SECRET", "c4n4ry")
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := ran(t, t.Context(), test.program, test.line, m, metric.Commands{Env: []string{"A=b"}})
+			got, err := runCommand(t, t.Context(), test.program, test.line, m, metric.Commands{Env: []string{"A=b"}})
 			text := fmt.Sprint(got)
 			if err != nil {
 				text = err.Error()
@@ -87,13 +87,13 @@ func TestCommandsThatAreNotAllowed(t *testing.T) {
 }
 
 func TestCommandThatDoesNotEnd(t *testing.T) {
-	_, err := ran(t, t.Context(), "hang", "PROGRAM", rollout.Metric{}, metric.Commands{Timeout: 100 * time.Millisecond})
+	_, err := runCommand(t, t.Context(), "hang", "PROGRAM", rollout.Metric{}, metric.Commands{Timeout: 100 * time.Millisecond})
 	if err == nil || !strings.Contains(err.Error(), "did not end within 100ms") {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("because"))
 	defer cancel()
-	if _, err := ran(t, ctx, "hang", "PROGRAM", rollout.Metric{}, metric.Commands{}); err == nil || !strings.Contains(err.Error(), "because") {
+	if _, err := runCommand(t, ctx, "hang", "PROGRAM", rollout.Metric{}, metric.Commands{}); err == nil || !strings.Contains(err.Error(), "because") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -111,7 +111,7 @@ func TestValueThatLooksLikeAnOption(t *testing.T) {
 		"PROGRAM -{{ variables.o }}":                                        `["---output=/etc/passwd"]`,
 		`PROGRAM '{{ if eq variables.yes "y" }}--yes{{ else }}no{{ end }}'`: `["--yes"]`,
 	} {
-		if _, err := ran(t, t.Context(), "args", line, m, metric.Commands{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := runCommand(t, t.Context(), "args", line, m, metric.Commands{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", line, err, want)
 		}
 	}
@@ -120,7 +120,7 @@ func TestValueThatLooksLikeAnOption(t *testing.T) {
 // The total length of the arguments is limited like that of a query.
 func TestArgumentsThatGrow(t *testing.T) {
 	m := rollout.Metric{TemplateVariables: map[string]string{"a": strings.Repeat("x", 60<<10)}}
-	if _, err := ran(t, t.Context(), "last", "PROGRAM"+strings.Repeat(" {{ variables.a }}", 2), m, metric.Commands{}); err == nil || !strings.Contains(err.Error(), "becomes longer than 64 KiB") {
+	if _, err := runCommand(t, t.Context(), "last", "PROGRAM"+strings.Repeat(" {{ variables.a }}", 2), m, metric.Commands{}); err == nil || !strings.Contains(err.Error(), "becomes longer than 64 KiB") {
 		t.Errorf("got %v", err)
 	}
 }

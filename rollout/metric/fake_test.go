@@ -52,8 +52,8 @@ func (p *prometheus) last(t *testing.T) (string, http.Header) {
 	return p.queries[len(p.queries)-1], p.headers[len(p.headers)-1]
 }
 
-// says returns a handler that always sends the same answer.
-func says(status int, body string) http.HandlerFunc {
+// respond returns a handler that always sends the same answer.
+func respond(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		fmt.Fprint(w, body)
@@ -79,8 +79,8 @@ func canary(edit func(*rollout.Canary)) *rollout.Canary {
 	return c
 }
 
-// at returns a canary whose metrics server is p.
-func (p *prometheus) at() *rollout.Canary {
+// canary returns a canary whose metrics server is p.
+func (p *prometheus) canary() *rollout.Canary {
 	return canary(func(c *rollout.Canary) { c.Spec.MetricsServer = p.URL + "/prom" })
 }
 

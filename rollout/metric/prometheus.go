@@ -16,8 +16,8 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// promQL queries a Prometheus for the current value of an expression.
-func (q *Querier) promQL(ctx context.Context, e endpoint, text string) (float64, error) {
+// queryPrometheus queries a Prometheus for the current value of an expression.
+func (q *Querier) queryPrometheus(ctx context.Context, e endpoint, text string) (float64, error) {
 	base, err := parseAddress(e.Address)
 	if err != nil {
 		return 0, fmt.Errorf("the address %w", err)
@@ -31,26 +31,26 @@ func (q *Querier) promQL(ctx context.Context, e endpoint, text string) (float64,
 		return 0, err
 	}
 	if a.Status < 200 || a.Status > 299 {
-		return 0, a.complaint()
+		return 0, a.statusError()
 	}
 	var r result
 	if err := json.Unmarshal(a.Body, &r); err != nil || r.Status != "success" && r.Status != "error" {
-		return 0, fmt.Errorf("answered %s: is it Prometheus?", shown(strconv.Quote(a.Header.Get("Content-Type")), a.secrets))
+		return 0, fmt.Errorf("answered %s: is it Prometheus?", excerpt(strconv.Quote(a.Header.Get("Content-Type")), a.secrets))
 	}
 	value, err := r.value()
-	return value, a.quiet(err)
+	return value, a.redactError(err)
 }
 
-// complaint returns an error with the status and the error text of an unsuccessful answer.
-func (a answer) complaint() error {
+// statusError returns an error with the status and the error text of an unsuccessful answer.
+func (a answer) statusError() error {
 	var r result
 	text := string(a.Body)
 	if json.Unmarshal(a.Body, &r) == nil && r.Error != "" {
-		text = r.complaint()
+		text = r.errorText()
 	} else if text == "" {
 		text = http.StatusText(a.Status)
 	}
-	return fmt.Errorf("status %d: %s", a.Status, shown(text, a.secrets))
+	return fmt.Errorf("status %d: %s", a.Status, excerpt(text, a.secrets))
 }
 
 // A result is the answer of Prometheus to a query.
@@ -64,15 +64,15 @@ type result struct {
 	} `json:"data"`
 }
 
-// complaint returns the error text of a result.
-func (r *result) complaint() string { return strings.TrimPrefix(r.ErrorType+": "+r.Error, ": ") }
+// errorText returns the error text of a result.
+func (r *result) errorText() string { return strings.TrimPrefix(r.ErrorType+": "+r.Error, ": ") }
 
 // value returns the value of a result; for a vector, that of the last sample.
 func (r *result) value() (float64, error) {
 	sample := r.Data.Result
 	switch kind := r.Data.ResultType; {
 	case r.Status == "error":
-		return 0, errors.New(r.complaint())
+		return 0, errors.New(r.errorText())
 	case kind == "matrix":
 		return 0, errors.New("the query gives a range of values: aggregate it, as with rate or max_over_time")
 	case kind == "string":
@@ -83,7 +83,7 @@ func (r *result) value() (float64, error) {
 			return 0, errors.New("the answer has a vector that is none")
 		}
 		if len(samples) == 0 {
-			return 0, noValue("answered an empty vector")
+			return 0, noValueError("answered an empty vector")
 		}
 		last := samples[len(samples)-1]
 		if sample = last.Value; sample == nil && last.Histogram != nil {
@@ -100,30 +100,30 @@ func (r *result) value() (float64, error) {
 	return parseNumber(value)
 }
 
-// parseNumber parses a number of Prometheus, a JSON document or a command. NaN is a noValue.
+// parseNumber parses a number of Prometheus, a JSON document or a command. NaN is a noValueError.
 func parseNumber(text string) (float64, error) {
 	f, err := strconv.ParseFloat(text, 64)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%s is no number", shown(strconv.Quote(text), nil))
+		return 0, fmt.Errorf("%s is no number", excerpt(strconv.Quote(text), nil))
 	case math.IsNaN(f):
-		return 0, noValue("answered NaN")
+		return 0, noValueError("answered NaN")
 	}
 	return f, nil
 }
 
-// A router holds the names of the metrics of a mesh or an ingress in Prometheus.
-type router struct {
+// A metricNames holds the names of the metrics of a mesh or an ingress in Prometheus.
+type metricNames struct {
 	requests string // counter
 	failed   string // matcher of requests with a server error
 	duration string // buckets of a histogram
 	unit     int    // of duration, in milliseconds
-	of       string // matchers of the requests to the canary: a format for namespace, target, ingress and the names of contour and traefik
+	matchers string // matchers of the requests to the canary: a format for namespace, target, ingress and the names of contour and traefik
 }
 
-// routers lists the providers of canaries whose metrics are known. The matchers of
+// builtinMetrics lists the providers of canaries whose metrics are known. The matchers of
 // nginx match the whole ingress, the others only the canary.
-var routers = map[string]router{
+var builtinMetrics = map[string]metricNames{
 	"istio": {
 		"istio_requests_total", `response_code=~"5.."`, "istio_request_duration_milliseconds_bucket", 1,
 		`reporter="destination",destination_workload_namespace=%[1]q,destination_workload=%[2]q,`,
@@ -148,16 +148,16 @@ var routers = map[string]router{
 
 // builtin returns the query for [rollout.SuccessRate] or [rollout.RequestDuration].
 func builtin(provider string, m rollout.Metric, v values) (string, error) {
-	r, ok := routers[provider]
+	r, ok := builtinMetrics[provider]
 	switch {
 	case provider == "":
 		return "", errors.New("spec.provider is not set, so this metric has no query: set it, or give the metric a query or a templateRef")
 	case !ok:
-		known := strings.Join(slices.Sorted(maps.Keys(routers)), ", ")
+		known := strings.Join(slices.Sorted(maps.Keys(builtinMetrics)), ", ")
 		return "", fmt.Errorf("provider %s has no query for this metric, only %s have: give the metric a query or a templateRef", provider, known)
 	}
 	namespace, service := v.words["namespace"], v.words["service"]
-	of := fmt.Sprintf(r.of, namespace, v.words["target"], v.words["ingress"],
+	of := fmt.Sprintf(r.matchers, namespace, v.words["target"], v.words["ingress"],
 		regexp.QuoteMeta(namespace+"_"+service+"-canary_")+"[0-9a-zA-Z-]+", regexp.QuoteMeta(namespace+"-"+service+"-canary-")+"[0-9a-zA-Z-]+@kubernetescrd")
 	if m.Name == rollout.RequestDuration {
 		return fmt.Sprintf("histogram_quantile(0.99, sum by (le) (rate(%s{%s}[%s]))) * %d", r.duration, of, v.words["interval"], r.unit), nil

@@ -70,9 +70,9 @@ func TestPrometheusAnswers(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := serve(t, says(test.status, test.body))
+			p := serve(t, respond(test.status, test.body))
 			q := querier(t, &metric.Querier{})
-			got, err := q.Query(t.Context(), p.at(), rollout.Metric{Name: "m", Query: "up"})
+			got, err := q.Query(t.Context(), p.canary(), rollout.Metric{Name: "m", Query: "up"})
 			text := strings.ReplaceAll(fmt.Sprint(err), p.URL+"/prom", "URL")
 			switch {
 			case test.err == "" && (err != nil || got != test.want):
@@ -88,8 +88,8 @@ func TestPrometheusAnswers(t *testing.T) {
 	}
 }
 
-func TestPrometheusIsAskedAsItsProtocolSays(t *testing.T) {
-	p := serve(t, says(200, vector("1")))
+func TestPrometheusRequest(t *testing.T) {
+	p := serve(t, respond(200, vector("1")))
 	q := querier(t, &metric.Querier{Server: p.URL + "/prom/?tenant=a"})
 	if _, err := q.Query(t.Context(), canary(nil), rollout.Metric{Name: "m", Query: " sum(up) + 1 & x\n"}); err != nil {
 		t.Fatal(err)
@@ -150,10 +150,10 @@ func TestCredentials(t *testing.T) {
 // The server answers with the credential instead of a number.
 func TestValueThatIsASecret(t *testing.T) {
 	bodies := map[string]http.HandlerFunc{
-		"vector":   says(200, vector("t0ken-canary")),
-		"document": says(200, `{"a":"t0ken-canary"}`),
-		"text":     says(200, "t0ken-canary"),
-		"field":    says(200, `{"t0ken-canary":{}}`),
+		"vector":   respond(200, vector("t0ken-canary")),
+		"document": respond(200, `{"a":"t0ken-canary"}`),
+		"text":     respond(200, "t0ken-canary"),
+		"field":    respond(200, `{"t0ken-canary":{}}`),
 	}
 	for name, body := range bodies {
 		p := serve(t, body)
@@ -170,7 +170,7 @@ func TestValueThatIsASecret(t *testing.T) {
 }
 
 func TestUserInformationOfTheAddress(t *testing.T) {
-	p := serve(t, says(500, "alice s3cretpass"))
+	p := serve(t, respond(500, "alice s3cretpass"))
 	u, _ := url.Parse(p.URL + "/prom")
 	u.User = url.UserPassword("alice", "s3cretpass")
 	q := querier(t, &metric.Querier{Server: u.String()})
@@ -245,7 +245,7 @@ func TestSlowAnswer(t *testing.T) {
 	p := serve(t, stalls(asked))
 	q := querier(t, &metric.Querier{})
 	q.SetTimeout(50 * time.Millisecond)
-	_, err := q.Query(t.Context(), p.at(), rollout.Metric{Query: "up"})
+	_, err := q.Query(t.Context(), p.canary(), rollout.Metric{Query: "up"})
 	if err == nil || !strings.Contains(err.Error(), "no answer within 50ms") {
 		t.Errorf("got %v", err)
 	}
@@ -259,7 +259,7 @@ func TestContextThatEnds(t *testing.T) {
 		<-asked
 		cancel()
 	}()
-	_, err := querier(t, &metric.Querier{}).Query(ctx, p.at(), rollout.Metric{Query: "up"})
+	_, err := querier(t, &metric.Querier{}).Query(ctx, p.canary(), rollout.Metric{Query: "up"})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
@@ -273,7 +273,7 @@ func TestServerThatIsAway(t *testing.T) {
 }
 
 func TestCertificates(t *testing.T) {
-	server := httptest.NewUnstartedServer(says(200, vector("1")))
+	server := httptest.NewUnstartedServer(respond(200, vector("1")))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshake that fails
 	server.StartTLS()
 	defer server.Close()
@@ -287,8 +287,8 @@ func TestCertificates(t *testing.T) {
 }
 
 func TestOnline(t *testing.T) {
-	up := serve(t, says(200, vector("1")))
-	odd := serve(t, says(200, vector("2")))
+	up := serve(t, respond(200, vector("1")))
+	odd := serve(t, respond(200, vector("2")))
 	tpl, m := template(metric.Provider{Address: odd.URL + "/prom"}, "up")
 	web, n := template(metric.Provider{Type: "http", Address: "http://127.0.0.1:1/"}, "")
 	web.Metadata.Name, n.TemplateRef.Name = "web", "web"

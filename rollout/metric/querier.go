@@ -48,7 +48,7 @@ func (q *Querier) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric
 	}
 	v := valuesOf(c, m)
 	var value float64
-	switch e.kindOf() {
+	switch e.typeOrDefault() {
 	case typePrometheus:
 		text := cmp.Or(e.query, m.Query)
 		if text != "" {
@@ -57,10 +57,10 @@ func (q *Querier) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric
 			text, err = builtin(cmp.Or(c.Spec.Provider, q.Provider), m, v)
 		}
 		if err == nil {
-			value, err = q.promQL(ctx, e, text)
+			value, err = q.queryPrometheus(ctx, e, text)
 		}
 	case typeHTTP:
-		value, err = q.document(ctx, e, v)
+		value, err = q.queryHTTP(ctx, e, v)
 	case typeExec:
 		value, err = q.Commands.run(ctx, e.query, v)
 	}
@@ -86,11 +86,11 @@ func (q *Querier) Online(ctx context.Context, c *rollout.Canary) error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("metric %s: %w", m.Name, err))
 		}
-		if err != nil || e.kindOf() != typePrometheus || asked[e.name] {
+		if err != nil || e.typeOrDefault() != typePrometheus || asked[e.name] {
 			continue
 		}
 		asked[e.name] = true
-		value, err := q.promQL(ctx, e, "vector(1)")
+		value, err := q.queryPrometheus(ctx, e, "vector(1)")
 		if err == nil && value != 1 {
 			err = fmt.Errorf("answered %v to vector(1): is it Prometheus?", value)
 		}
@@ -137,11 +137,11 @@ func (q *Querier) endpointOf(c *rollout.Canary, m rollout.Metric) (endpoint, err
 	return e, nil
 }
 
-// A noValue is an error that wraps [rollout.ErrNoValues] and says why there is no value.
-type noValue string
+// A noValueError is an error that wraps [rollout.ErrNoValues] and says why there is no value.
+type noValueError string
 
-func (e noValue) Error() string { return rollout.ErrNoValues.Error() + ": " + string(e) }
-func (e noValue) Unwrap() error { return rollout.ErrNoValues }
+func (e noValueError) Error() string { return rollout.ErrNoValues.Error() + ": " + string(e) }
+func (e noValueError) Unwrap() error { return rollout.ErrNoValues }
 
 // wrap adds the name of the endpoint to err, which may be nil. The text is one line,
 // without credentials and control characters.
@@ -149,8 +149,8 @@ func (e endpoint) wrap(err error) error {
 	if err == nil {
 		return nil
 	}
-	if none, ok := errors.AsType[noValue](err); ok {
-		return noValue(redact.String(e.name + " " + string(none)))
+	if none, ok := errors.AsType[noValueError](err); ok {
+		return noValueError(redact.String(e.name + " " + string(none)))
 	}
 	return redact.Error(fmt.Errorf("%s: %w", e.name, err))
 }
@@ -206,14 +206,14 @@ func (q *Querier) fetch(ctx context.Context, e endpoint, u *url.URL) (answer, er
 	return answer{a, to.Hidden}, redact.Error(err, to.Hidden...)
 }
 
-// quiet returns err, which may repeat text of the server, bounded and without the
+// redactError returns err, which may repeat text of the server, bounded and without the
 // secrets sent to the server.
-func (a answer) quiet(err error) error {
-	if _, none := errors.AsType[noValue](err); none || err == nil {
+func (a answer) redactError(err error) error {
+	if _, none := errors.AsType[noValueError](err); none || err == nil {
 		return err
 	}
-	return errors.New(shown(err.Error(), a.secrets))
+	return errors.New(excerpt(err.Error(), a.secrets))
 }
 
-// shown returns the beginning of a remote text, redacted, for an error.
-func shown(text string, secrets []string) string { return redact.Excerpt(text, maxShown, secrets...) }
+// excerpt returns the beginning of a remote text, redacted, for an error.
+func excerpt(text string, secrets []string) string { return redact.Excerpt(text, maxShown, secrets...) }

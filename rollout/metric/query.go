@@ -28,12 +28,12 @@ func valuesOf(c *rollout.Canary, m rollout.Metric) values {
 		"service":   cmp.Or(c.Spec.Service.Name, target),
 		"ingress":   cmp.Or(c.Spec.IngressRef.Name, target),
 		"route":     cmp.Or(c.Spec.RouteRef.Name, target),
-		"interval":  span(time.Duration(m.Interval)),
+		"interval":  promDuration(time.Duration(m.Interval)),
 	}, m.TemplateVariables}
 }
 
-// span formats a duration as Prometheus does. It returns one minute unless d is positive.
-func span(d time.Duration) string {
+// promDuration formats a duration as Prometheus does. It returns one minute unless d is positive.
+func promDuration(d time.Duration) string {
 	if d <= 0 {
 		d = time.Minute
 	}

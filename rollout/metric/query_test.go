@@ -10,10 +10,10 @@ import (
 	"github.com/headgate-io/headgate/rollout/metric"
 )
 
-// asked returns the query that Prometheus receives for a metric, or the error.
-func asked(t *testing.T, c *rollout.Canary, m rollout.Metric) (string, error) {
+// receivedQuery returns the query that Prometheus receives for a metric, or the error.
+func receivedQuery(t *testing.T, c *rollout.Canary, m rollout.Metric) (string, error) {
 	t.Helper()
-	p := serve(t, says(200, vector("1")))
+	p := serve(t, respond(200, vector("1")))
 	q := querier(t, &metric.Querier{Server: p.URL + "/prom"})
 	if _, err := q.Query(t.Context(), c, m); err != nil {
 		return "", err
@@ -70,7 +70,7 @@ func TestPlaceholders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := m
 			m.Query = test.query
-			got, err := asked(t, test.canary, m)
+			got, err := receivedQuery(t, test.canary, m)
 			if got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("got %.200q, %v\nwant %q, %s", got, err, test.want, test.err)
 			}
@@ -81,7 +81,7 @@ func TestPlaceholders(t *testing.T) {
 // A short query cannot expand to a long one.
 func TestQueryThatGrows(t *testing.T) {
 	m := rollout.Metric{Query: strings.Repeat("{{ variables.a }}", 1000), TemplateVariables: map[string]string{"a": strings.Repeat("x", 1<<20)}}
-	if _, err := asked(t, canary(nil), m); err == nil || !strings.Contains(err.Error(), "longer than 64 KiB") {
+	if _, err := receivedQuery(t, canary(nil), m); err == nil || !strings.Contains(err.Error(), "longer than 64 KiB") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -91,7 +91,7 @@ func TestInterval(t *testing.T) {
 		0: "1m", time.Minute: "1m", time.Hour: "1h", 30 * time.Second: "30s", 1500 * time.Millisecond: "1s500ms",
 		25*time.Hour + time.Second: "25h1s", time.Nanosecond: "1ms", -time.Second: "1m",
 	} {
-		got, err := asked(t, canary(nil), rollout.Metric{Query: "{{interval}}", Interval: rollout.Duration(d)})
+		got, err := receivedQuery(t, canary(nil), rollout.Metric{Query: "{{interval}}", Interval: rollout.Duration(d)})
 		if got != want || err != nil {
 			t.Errorf("%s: got %s, %v, want %s", d, got, err, want)
 		}
@@ -127,7 +127,7 @@ func TestBuiltin(t *testing.T) {
 			c.Spec.Provider, c.Spec.Service.Name, c.Spec.IngressRef.Name = provider, "app.v1", "web"
 		})
 		for name, want := range map[string]string{rollout.SuccessRate: test.rate, rollout.RequestDuration: test.duration} {
-			got, err := asked(t, c, rollout.Metric{Name: name, Interval: rollout.Duration(30 * time.Second)})
+			got, err := receivedQuery(t, c, rollout.Metric{Name: name, Interval: rollout.Duration(30 * time.Second)})
 			if got != want || err != nil {
 				t.Errorf("%s %s: %v\ngot  %s\nwant %s", provider, name, err, got, want)
 			}
@@ -140,14 +140,14 @@ func TestBuiltinQuotes(t *testing.T) {
 	c := canary(func(c *rollout.Canary) {
 		c.Spec.Provider, c.Spec.TargetRef.Name = "istio", `a"} or vector(100) or x{y="\`
 	})
-	got, err := asked(t, c, rollout.Metric{Name: rollout.SuccessRate})
+	got, err := receivedQuery(t, c, rollout.Metric{Name: rollout.SuccessRate})
 	if want := `destination_workload="a\"} or vector(100) or x{y=\"\\",`; err != nil || strings.Count(got, want) != 2 {
 		t.Errorf("got %s, %v", got, err)
 	}
 }
 
-func TestWhereAMetricIsAsked(t *testing.T) {
-	own, fallback, of := serve(t, says(200, vector("1"))), serve(t, says(200, vector("2"))), serve(t, says(200, vector("3")))
+func TestMetricSources(t *testing.T) {
+	own, fallback, of := serve(t, respond(200, vector("1"))), serve(t, respond(200, vector("2"))), serve(t, respond(200, vector("3")))
 	tpl, ref := template(metric.Provider{Address: of.URL + "/prom"}, "up")
 	q := querier(t, &metric.Querier{Server: fallback.URL + "/prom", Provider: "linkerd", Templates: []*metric.Template{tpl}})
 	both := ref
@@ -157,11 +157,11 @@ func TestWhereAMetricIsAsked(t *testing.T) {
 		metric rollout.Metric
 		want   float64
 	}{
-		"query, own server":             {own.at(), rollout.Metric{Query: "x"}, 1},
+		"query, own server":             {own.canary(), rollout.Metric{Query: "x"}, 1},
 		"query, server of the Querier":  {canary(nil), rollout.Metric{Query: "x"}, 2},
-		"provider of the Querier":       {own.at(), rollout.Metric{Name: rollout.RequestDuration}, 1},
-		"template":                      {own.at(), ref, 3},
-		"template before query":         {own.at(), both, 3},
+		"provider of the Querier":       {own.canary(), rollout.Metric{Name: rollout.RequestDuration}, 1},
+		"template":                      {own.canary(), ref, 3},
+		"template before query":         {own.canary(), both, 3},
 		"template in another namespace": {canary(func(c *rollout.Canary) { c.Metadata.Namespace = "x" }), rollout.Metric{TemplateRef: &rollout.ObjectRef{Name: "m", Namespace: "test"}}, 3},
 	} {
 		if got, err := q.Query(t.Context(), test.canary, test.metric); err != nil || got != test.want {
@@ -171,7 +171,7 @@ func TestWhereAMetricIsAsked(t *testing.T) {
 }
 
 // The error of each metric that cannot be queried says what to do.
-func TestMetricsThatCannotBeAsked(t *testing.T) {
+func TestInvalidMetrics(t *testing.T) {
 	tpl, ref := template(metric.Provider{Type: "datadog", Address: "http://h"}, "up")
 	empty, _ := template(metric.Provider{Type: "http", Region: "eu"}, "")
 	empty.Metadata.Name = "empty"

@@ -44,12 +44,12 @@ const (
 	typeExec       = "exec"
 )
 
-// kindOf returns the type of the provider, by default prometheus.
-func (p Provider) kindOf() string { return cmp.Or(p.Type, typePrometheus) }
+// typeOrDefault returns the type of the provider, by default prometheus.
+func (p Provider) typeOrDefault() string { return cmp.Or(p.Type, typePrometheus) }
 
 // String returns the type and the address of the provider, without credentials.
 func (p Provider) String() string {
-	return strings.TrimSpace(p.kindOf() + " " + shown(p.Address, nil))
+	return strings.TrimSpace(p.typeOrDefault() + " " + excerpt(p.Address, nil))
 }
 
 // Decode reads the MetricTemplate documents of the groups [rollout.Group] and
@@ -77,7 +77,7 @@ func (t *Template) Check() error {
 
 // check adds the defects of the template to found.
 func (t *Template) check(found *document.Findings) {
-	p, kind := t.Spec.Provider, t.Spec.Provider.kindOf()
+	p, kind := t.Spec.Provider, t.Spec.Provider.typeOrDefault()
 	found.Check("metadata.name", document.CheckName(t.Metadata.Name))
 	found.Check("metadata.namespace", document.CheckNamespace(t.namespace()))
 	exec := kind == typeExec

@@ -123,9 +123,9 @@ func TestStart(t *testing.T) {
 	testenv.Equal(t, d.Close(context.Background()), nil)
 }
 
-// TestBoth sends events to a webhook and alerts to a service. Only the first alerts show the
+// TestEventsAndAlerts sends events to a webhook and alerts to a service. Only the first alerts show the
 // settings of the canary.
-func TestBoth(t *testing.T) {
+func TestEventsAndAlerts(t *testing.T) {
 	hook, chat := record(t, nil), record(t, nil)
 	c := canary(rollout.Alert{Name: "a", ProviderRef: rollout.ObjectRef{Name: "msteams"}})
 	c.Spec.Analysis.Webhooks = []rollout.Hook{{Name: "events", Type: rollout.HookEvent, URL: hook.URL}}
@@ -165,7 +165,7 @@ func TestFields(t *testing.T) {
 		c.Spec.Analysis = s
 		first := event(1, rollout.Info)
 		first.Code = rollout.EventInitialized
-		if reports, err := alert(t, c, provider(notify.Generic, server.URL), nil, first); err != nil {
+		if reports, err := sendAlerts(t, c, provider(notify.Generic, server.URL), nil, first); err != nil {
 			t.Fatal(reports, err)
 		}
 		if got := server.all()[0].body; !strings.Contains(got, want) {
@@ -174,14 +174,14 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// alert sends alerts to the provider, and returns the reports and the error of Close. It does not retry.
-func alert(t *testing.T, c *rollout.Canary, p *notify.Provider, secrets rollout.Secrets, events ...rollout.Event) (reports []string, err error) {
+// sendAlerts sends alerts to the provider, and returns the reports and the error of Close. It does not retry.
+func sendAlerts(t *testing.T, c *rollout.Canary, p *notify.Provider, secrets rollout.Secrets, events ...rollout.Event) (reports []string, err error) {
 	t.Helper()
 	c.Spec.Analysis.Alerts = []rollout.Alert{{Name: "a", ProviderRef: rollout.ObjectRef{Name: p.Metadata.Name}}}
-	return tell(t, notify.Config{Canary: c, Cluster: "", Providers: []*notify.Provider{p}, Caller: &rollout.Caller{Secrets: secrets}}, events...)
+	return sendEvents(t, notify.Config{Canary: c, Cluster: "", Providers: []*notify.Provider{p}, Caller: &rollout.Caller{Secrets: secrets}}, events...)
 }
 
-func tell(t *testing.T, c notify.Config, events ...rollout.Event) (reports []string, err error) {
+func sendEvents(t *testing.T, c notify.Config, events ...rollout.Event) (reports []string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -89,10 +89,12 @@ func Start(ctx context.Context, c Config) (*Dispatcher, error) {
 		hooks = []rollout.Hook{{Name: "events", Type: rollout.HookEvent, URL: c.EventURL}}
 	}
 	for _, hook := range hooks {
-		d.add("webhook", hook.Name, 0, func(ctx context.Context, event rollout.Event, lost int) error { return d.tell(ctx, hook, event, lost) })
+		d.addReceiver("webhook", hook.Name, 0, func(ctx context.Context, event rollout.Event, lost int) error {
+			return d.postEvent(ctx, hook, event, lost)
+		})
 	}
 	for i, alert := range set.Alerts {
-		if err := d.alert(ctx, alert); err != nil {
+		if err := d.addAlert(ctx, alert); err != nil {
 			errs = append(errs, fmt.Errorf("spec.analysis.alerts[%d]: %w", i, err))
 		}
 	}
@@ -121,13 +123,13 @@ func (d *Dispatcher) Close(ctx context.Context) error {
 	return d.queues.Close(ctx)
 }
 
-func (d *Dispatcher) add(kind, name string, least int, deliver func(ctx context.Context, event rollout.Event, lost int) error) {
+func (d *Dispatcher) addReceiver(kind, name string, least int, deliver func(ctx context.Context, event rollout.Event, lost int) error) {
 	d.queues.Receivers = append(d.queues.Receivers, &notify.Receiver[rollout.Event]{Name: fmt.Sprintf("%s %q", kind, name), Least: least, Deliver: deliver})
 }
 
-// tell posts an event to a webhook of type event. The metadata has the number of lost
+// postEvent posts an event to a webhook of type event. The metadata has the number of lost
 // events, unless the webhook uses that key.
-func (d *Dispatcher) tell(ctx context.Context, hook rollout.Hook, event rollout.Event, lost int) error {
+func (d *Dispatcher) postEvent(ctx context.Context, hook rollout.Hook, event rollout.Event, lost int) error {
 	if lost > 0 {
 		metadata := map[string]string{"eventsLost": strconv.Itoa(lost)}
 		maps.Copy(metadata, hook.Metadata)
@@ -143,8 +145,8 @@ func (d *Dispatcher) tell(ctx context.Context, hook rollout.Hook, event rollout.
 	return err
 }
 
-// alert adds the provider of an alert to the receivers.
-func (d *Dispatcher) alert(ctx context.Context, alert rollout.Alert) error {
+// addAlert adds the provider of an alert to the receivers.
+func (d *Dispatcher) addAlert(ctx context.Context, alert rollout.Alert) error {
 	c := &d.config
 	least, known := rank[cmp.Or(alert.Severity, rollout.Info)]
 	if !known {
@@ -166,7 +168,7 @@ func (d *Dispatcher) alert(ctx context.Context, alert rollout.Alert) error {
 	if err != nil {
 		return fmt.Errorf("alert provider %s: %w", p, err)
 	}
-	d.add("alert", alert.Name, least, func(ctx context.Context, event rollout.Event, lost int) error {
+	d.addReceiver("alert", alert.Name, least, func(ctx context.Context, event rollout.Event, lost int) error {
 		ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, notify.Timeout)) // includes reading the Secrets
 		defer cancel()
 		m := message{Event: event, Lost: lost}
@@ -229,11 +231,11 @@ func (p *Provider) post(ctx context.Context, hook *notify.Webhook, m message) er
 	if err != nil || p.Spec.Type != Slack {
 		return err
 	}
-	return accepted(answer)
+	return slackError(answer)
 }
 
-// accepted returns the error that the API of Slack reports in an answer with status 200.
-func accepted(answer []byte) error {
+// slackError returns the error that the API of Slack reports in an answer with status 200.
+func slackError(answer []byte) error {
 	var said struct {
 		OK    *bool  `json:"ok"`
 		Error string `json:"error"`

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	maxText  = 2000 // characters of a posted text: below the limit of every service
-	maxField = 250  // characters of a name or the value of a field
-	gap      = "\u200b"
+	maxText        = 2000 // characters of a posted text: below the limit of every service
+	maxField       = 250  // characters of a name or the value of a field
+	zeroWidthSpace = "\u200b"
 )
 
 // A message is an alert.
@@ -39,40 +39,40 @@ type field struct {
 
 // A service holds the message format of one type of provider.
 type service struct {
-	payload     func(*message) any
-	escape      *strings.Replacer // escapes a text so that the service shows it literally
-	calm, alarm string            // colours of other alerts, and of errors
+	payload                   func(*message) any
+	escape                    *strings.Replacer // escapes a text so that the service shows it literally
+	normalColour, errorColour string            // colours of other alerts, and of errors
 }
 
 var (
 	// Apart from bold, italics and the like, Slack interprets only text that begins with one of these three.
-	entities = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+	entityEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 	// A zero-width space breaks mentions, entities and links, for services without escapes in all versions.
-	gaps   = strings.NewReplacer("<", "<"+gap, "@", "@"+gap, "&", "&"+gap, "](", "]"+gap+"(")
-	card   = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "](", "]"+gap+"(") // Markdown with HTML
-	markup = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
-	plain  = strings.NewReplacer()
+	zeroWidthEscaper = strings.NewReplacer("<", "<"+zeroWidthSpace, "@", "@"+zeroWidthSpace, "&", "&"+zeroWidthSpace, "](", "]"+zeroWidthSpace+"(")
+	cardEscaper      = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "](", "]"+zeroWidthSpace+"(") // Markdown with HTML
+	htmlEscaper      = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
+	noEscaper        = strings.NewReplacer()
 )
 
 var services = map[Type]service{
-	Slack:   {slack, entities, "good", "danger"},
-	Discord: {slack, gaps, "good", "danger"},
-	Rocket:  {slack, gaps, "#0076D7", "#FF0000"},
-	MSTeams: {teams, card, "0076D7", "FF0000"},
-	GChat:   {chat, markup, "", ""},
-	Generic: {generic, plain, "", ""},
+	Slack:   {slack, entityEscaper, "good", "danger"},
+	Discord: {slack, zeroWidthEscaper, "good", "danger"},
+	Rocket:  {slack, zeroWidthEscaper, "#0076D7", "#FF0000"},
+	MSTeams: {teams, cardEscaper, "0076D7", "FF0000"},
+	GChat:   {chat, htmlEscaper, "", ""},
+	Generic: {generic, noEscaper, "", ""},
 }
 
 // workflow is the format for workflows of MS Teams, which replaced the connectors that take message cards.
-var workflow = service{adaptive, gaps, "Good", "Attention"}
+var workflow = service{adaptive, zeroWidthEscaper, "Good", "Attention"}
 
-// workflows lists the suffixes of the hosts of workflows.
-var workflows = []string{".logic.azure.com", ".logic.azure.us", ".logic.azure.cn", ".powerplatform.com", ".powerautomate.com"}
+// workflowHosts lists the suffixes of the hosts of workflows.
+var workflowHosts = []string{".logic.azure.com", ".logic.azure.us", ".logic.azure.cn", ".powerplatform.com", ".powerautomate.com"}
 
 // payload returns the body to post to u for m.
 func (p *ProviderSpec) payload(u *url.URL, m message) ([]byte, error) {
 	s := services[p.Type]
-	if p.Type == MSTeams && slices.ContainsFunc(workflows, func(host string) bool { return strings.HasSuffix(strings.ToLower(u.Hostname()), host) }) {
+	if p.Type == MSTeams && slices.ContainsFunc(workflowHosts, func(host string) bool { return strings.HasSuffix(strings.ToLower(u.Hostname()), host) }) {
 		s = workflow
 	}
 	m.spec, m.service = p, s
@@ -160,9 +160,9 @@ func (m *message) subject() string { return m.fit(m.Name+"."+m.Namespace, maxFie
 
 func (m *message) colour() string {
 	if m.Alert == rollout.Error {
-		return m.alarm
+		return m.errorColour
 	}
-	return m.calm
+	return m.normalColour
 }
 
 // fit returns text without credentials, escaped for the service, and cut to at most limit characters.

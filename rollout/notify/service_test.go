@@ -46,7 +46,7 @@ func TestCredentials(t *testing.T) {
 			p := provider(kind, "http://127.0.0.1:1/unused")
 			p.Spec.SecretRef = &rollout.SecretRef{Name: "chat"}
 			secrets := secretsIn(map[string]map[string]string{"chat": {"address": server.URL + "/" + pathKey, key: token}})
-			if reports, err := alert(t, canary(), p, secrets, event(1, rollout.Warn)); err != nil {
+			if reports, err := sendAlerts(t, canary(), p, secrets, event(1, rollout.Warn)); err != nil {
 				t.Fatal(reports, err)
 			}
 			got, path, auth := server.all()[0], "/"+pathKey, ""
@@ -72,15 +72,15 @@ func TestDiscordAddress(t *testing.T) {
 		"/api/webhooks/1/k%2Fl?thread_id=12": "/api/webhooks/1/k%2Fl/slack?thread_id=12",
 	} {
 		server := record(t, nil)
-		if reports, err := alert(t, canary(), provider(notify.Discord, server.URL+address), nil, event(1, rollout.Warn)); err != nil {
+		if reports, err := sendAlerts(t, canary(), provider(notify.Discord, server.URL+address), nil, event(1, rollout.Warn)); err != nil {
 			t.Fatal(reports, err)
 		}
 		testenv.Equal(t, server.all()[0].path, "POST "+want+" application/json", address)
 	}
 }
 
-// TestSlackSaysNo checks refusals of the API of Slack, which answers 200 to messages that it does not accept.
-func TestSlackSaysNo(t *testing.T) {
+// TestSlackErrors checks refusals of the API of Slack, which answers 200 to messages that it does not accept.
+func TestSlackErrors(t *testing.T) {
 	for answer, want := range map[string]string{
 		`{"ok":true}`: "", `ok`: "", `{}`: "",
 		`{"ok":false,"error":"channel_not_found"}`:    "it is lost: alert provider test/slack: the message was not accepted: channel_not_found",
@@ -91,7 +91,7 @@ func TestSlackSaysNo(t *testing.T) {
 			server := record(t, func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(answer)) })
 			p := provider(notify.Slack, server.URL)
 			p.Spec.SecretRef = ref
-			reports, err := alert(t, canary(), p, secretsIn(map[string]map[string]string{"chat": {"token": token}}), event(1, rollout.Warn))
+			reports, err := sendAlerts(t, canary(), p, secretsIn(map[string]map[string]string{"chat": {"token": token}}), event(1, rollout.Warn))
 			if want == "" && err != nil || want != "" && (len(reports) != 1 || !strings.HasSuffix(reports[0], want)) || len(server.all()) != 1 {
 				t.Errorf("%s: %q, %v", answer, reports, err)
 			}
@@ -106,17 +106,17 @@ func TestAlertFails(t *testing.T) {
 	})
 	p := provider(notify.Slack, server.URL+"/"+pathKey)
 	p.Spec.SecretRef = &rollout.SecretRef{Name: "chat"}
-	reports, err := alert(t, canary(), p, secretsIn(map[string]map[string]string{"chat": {"token": token}}), event(1, rollout.Warn))
+	reports, err := sendAlerts(t, canary(), p, secretsIn(map[string]map[string]string{"chat": {"token": token}}), event(1, rollout.Warn))
 	failure := "alert provider test/slack: post to " + server.URL + ": status 403 Forbidden: no *** ***"
 	if len(reports) != 1 || reports[0] != `tell alert "a" of event 1 (x), it is lost: `+failure || err == nil || err.Error() != `tell alert "a": 1 event is lost, the last because: `+failure {
 		t.Errorf("%q, %v", reports, err)
 	}
 	p.Spec.SecretRef.Name = "other"
-	if _, err := alert(t, canary(), p, secretsIn(nil)); err == nil || err.Error() != "spec.analysis.alerts[0]: alert provider test/slack: spec.secretRef: secret test/other: file does not exist" {
+	if _, err := sendAlerts(t, canary(), p, secretsIn(nil)); err == nil || err.Error() != "spec.analysis.alerts[0]: alert provider test/slack: spec.secretRef: secret test/other: file does not exist" {
 		t.Error(err)
 	}
 	p.Spec.SecretRef, p.Spec.CertSecretRef = nil, &rollout.SecretRef{Name: "tls"}
-	if _, err := alert(t, canary(), p, secretsIn(nil)); err == nil || !strings.HasSuffix(err.Error(), "spec.certSecretRef: secret test/tls: file does not exist") {
+	if _, err := sendAlerts(t, canary(), p, secretsIn(nil)); err == nil || !strings.HasSuffix(err.Error(), "spec.certSecretRef: secret test/tls: file does not exist") {
 		t.Error(err)
 	}
 }
@@ -130,7 +130,7 @@ func TestEventURL(t *testing.T) {
 		for _, name := range strings.Fields(hooks) {
 			c.Spec.Analysis.Webhooks = append(c.Spec.Analysis.Webhooks, rollout.Hook{Name: name, Type: rollout.HookEvent, URL: server.URL + "/" + name})
 		}
-		if _, err := tell(t, notify.Config{Canary: c, EventURL: server.URL + "/global"}, event(1, "")); err != nil {
+		if _, err := sendEvents(t, notify.Config{Canary: c, EventURL: server.URL + "/global"}, event(1, "")); err != nil {
 			t.Error(err)
 		}
 		got := map[string]bool{}
@@ -143,14 +143,14 @@ func TestEventURL(t *testing.T) {
 			}
 		}
 	}
-	_, err := tell(t, notify.Config{Canary: canary(), EventURL: "hunter2"})
+	_, err := sendEvents(t, notify.Config{Canary: canary(), EventURL: "hunter2"})
 	if err == nil || err.Error() != "the URL for events must begin with http:// or https://" {
 		t.Error(err)
 	}
 }
 
-// TestLostKey checks that the metadata has the number of lost events, and that keys of the webhook are kept.
-func TestLostKey(t *testing.T) {
+// TestEventsLostMetadata checks that the metadata has the number of lost events, and that keys of the webhook are kept.
+func TestEventsLostMetadata(t *testing.T) {
 	for _, test := range []struct {
 		own  map[string]string
 		want [3]string // eventsLost of three events, of which the first is refused
@@ -167,7 +167,7 @@ func TestLostKey(t *testing.T) {
 		})
 		c, before := canary(), maps.Clone(test.own)
 		c.Spec.Analysis.Webhooks = []rollout.Hook{{Name: "e", Type: rollout.HookEvent, URL: server.URL, Metadata: test.own}}
-		reports, err := tell(t, notify.Config{Canary: c}, event(1, ""), event(2, ""), event(3, ""))
+		reports, err := sendEvents(t, notify.Config{Canary: c}, event(1, ""), event(2, ""), event(3, ""))
 		if err == nil || len(reports) != 1 || !strings.HasPrefix(reports[0], `tell webhook "e" of event 1 (x), it is lost: `) {
 			t.Error(reports, err)
 		}
@@ -184,8 +184,8 @@ func TestLostKey(t *testing.T) {
 	}
 }
 
-// TestEventAsksToWait checks that a webhook of type event is called again after the time that it asks for.
-func TestEventAsksToWait(t *testing.T) {
+// TestEventRetryAfter checks that a webhook of type event is called again after the time that it asks for.
+func TestEventRetryAfter(t *testing.T) {
 	var times []time.Time
 	again := make(chan struct{})
 	server := record(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -205,15 +205,15 @@ func TestEventAsksToWait(t *testing.T) {
 	}
 }
 
-// TestEventSecretsStay checks that no report shows keys in an address for events.
-func TestEventSecretsStay(t *testing.T) {
+// TestReportsHideEventURL checks that no report shows keys in an address for events.
+func TestReportsHideEventURL(t *testing.T) {
 	server := record(t, func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()
 		segment, _ := url.PathUnescape(path.Base(r.URL.EscapedPath()))
 		http.Error(w, "no "+r.URL.RequestURI()+" "+segment+" "+r.FormValue("sig")+" "+user+password, http.StatusForbidden)
 	})
 	address := strings.Replace(server.URL, "//", "//"+userKey+"@", 1) + "/services/" + pathKey + "/key%2Fin%2Fone%2Fpart?key=" + token + "&sig=key%2Fin%2Fa%2Fquery"
-	reports, err := tell(t, notify.Config{Canary: canary(), EventURL: address}, event(1, ""))
+	reports, err := sendEvents(t, notify.Config{Canary: canary(), EventURL: address}, event(1, ""))
 	if err == nil || len(server.all()) != 1 {
 		t.Fatal(err, server.all())
 	}

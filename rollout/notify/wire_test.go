@@ -64,7 +64,7 @@ func TestWire(t *testing.T) {
 				}
 				events = append(events, e)
 			}
-			tell(t, notify.Config{Canary: c, Cluster: "prod & <b>", Providers: []*notify.Provider{p}}, events...)
+			sendEvents(t, notify.Config{Canary: c, Cluster: "prod & <b>", Providers: []*notify.Provider{p}}, events...)
 			var got strings.Builder
 			told := slices.DeleteFunc(server.all(), func(r request) bool { return strings.Contains(r.body, refused) })
 			for i, r := range told {
@@ -104,7 +104,7 @@ func TestLong(t *testing.T) {
 		}
 		c := canary()
 		c.Spec.TargetRef.Name = strings.Repeat("a&](", 1<<10)
-		if reports, err := alert(t, c, provider(kind, server.URL), nil, events...); err != nil {
+		if reports, err := sendAlerts(t, c, provider(kind, server.URL), nil, events...); err != nil {
 			t.Fatal(reports, err)
 		}
 		for _, r := range server.all() {
@@ -115,8 +115,8 @@ func TestLong(t *testing.T) {
 	}
 }
 
-// TestInterpreted checks that remote text has no markup that a service would interpret.
-func TestInterpreted(t *testing.T) {
+// TestMarkupIsEscaped checks that remote text has no markup that a service would interpret.
+func TestMarkupIsEscaped(t *testing.T) {
 	for kind, never := range map[notify.Type][]string{
 		notify.Slack:   {"<", ">", "& "},
 		notify.Discord: {"<!", "<@", "@everyone", "@here", "](", "&lt;", "<https:"},
@@ -130,7 +130,7 @@ func TestInterpreted(t *testing.T) {
 		e.Code, e.Reason, e.Name, e.Namespace = rollout.EventInitialized, hostile, hostile, hostile
 		c := canary()
 		c.Spec.TargetRef.Name = hostile
-		if reports, err := alert(t, c, provider(kind, server.URL), nil, e); err != nil {
+		if reports, err := sendAlerts(t, c, provider(kind, server.URL), nil, e); err != nil {
 			t.Fatal(reports, err)
 		}
 		body := server.all()[0].body

@@ -75,7 +75,7 @@ type scenario struct {
 	analysed bool             // only for strategies with an analysis
 }
 
-var situations = []scenario{
+var scenarios = []scenario{
 	{name: "all-well"},
 
 	{name: "approve-late", script: "hook approve=403@1-3"},
@@ -208,7 +208,7 @@ func TestGolden(t *testing.T) {
 				}
 			}
 			got := &txtar.Archive{}
-			for _, s := range situations {
+			for _, s := range scenarios {
 				if !s.applies(strategy) {
 					continue
 				}

@@ -27,14 +27,14 @@ type state struct {
 	primary string // the revision that the primary has
 }
 
-// says returns the value in the script for a subject in this tick, "" for none.
-func (w *scriptedPorts) says(of Subject, names ...string) string {
-	return w.script.at(w.tick.Number, of, names...)
+// scriptedValue returns the value in the script for a subject in this tick, "" for none.
+func (w *scriptedPorts) scriptedValue(of Subject, names ...string) string {
+	return w.script.valueAt(w.tick.Number, of, names...)
 }
 
 // revision returns the revision of the target in this tick.
 func (w *scriptedPorts) revision() string {
-	return cmp.Or(w.says(Revision), []string{"1", "2"}[min(w.tick.Number, 1)])
+	return cmp.Or(w.scriptedValue(Revision), []string{"1", "2"}[min(w.tick.Number, 1)])
 }
 
 var (
@@ -48,7 +48,7 @@ func (w *scriptedPorts) record(c Call) { w.tick.Calls = append(w.tick.Calls, c) 
 // says that the call fails.
 func (w *scriptedPorts) act(of Subject, name, detail string, do func()) error {
 	c, err := Call{Subject: of, Name: name, Detail: detail, Outcome: "ok"}, error(nil)
-	if says := w.says(of, name); says == "error" || says == "set-error" {
+	if says := w.scriptedValue(of, name); says == "error" || says == "set-error" {
 		c.Outcome, err = "error", errScripted
 	} else {
 		do()
@@ -59,7 +59,7 @@ func (w *scriptedPorts) act(of Subject, name, detail string, do func()) error {
 
 // Routes and SetRoutes implement [rollout.Traffic].
 func (w *scriptedPorts) Routes(context.Context) (rollout.Routes, error) {
-	if w.says(Traffic) == "error" {
+	if w.scriptedValue(Traffic) == "error" {
 		w.record(Call{Subject: Traffic, Name: "read", Detail: "unread", Outcome: "error"})
 		return rollout.Routes{}, errScripted
 	}
@@ -72,7 +72,7 @@ func (w *scriptedPorts) SetRoutes(_ context.Context, r rollout.Routes) error {
 
 // The methods from Revision to Promote implement [rollout.Target].
 func (w *scriptedPorts) Revision(context.Context) (string, error) {
-	if w.says(Target, "revision") == "error" {
+	if w.scriptedValue(Target, "revision") == "error" {
 		w.record(Call{Subject: Target, Name: "revision", Outcome: "error"})
 		return "", errScripted
 	}
@@ -80,18 +80,18 @@ func (w *scriptedPorts) Revision(context.Context) (string, error) {
 }
 
 func (w *scriptedPorts) PrimaryReady(context.Context) error {
-	return w.isReady(Primary, w.says(Primary))
+	return w.checkReady(Primary, w.scriptedValue(Primary))
 }
 
 // CanaryReady returns an error for a canary that is scaled down, whatever the script says.
 func (w *scriptedPorts) CanaryReady(context.Context) error {
 	if !w.scaled {
-		return w.isReady(Canary, "not-ready")
+		return w.checkReady(Canary, "not-ready")
 	}
-	return w.isReady(Canary, w.says(Canary))
+	return w.checkReady(Canary, w.scriptedValue(Canary))
 }
 
-func (w *scriptedPorts) isReady(of Subject, says string) error {
+func (w *scriptedPorts) checkReady(of Subject, says string) error {
 	var err error
 	switch says {
 	case "not-ready":
@@ -119,8 +119,8 @@ func (w *scriptedPorts) Promote(context.Context) error {
 
 // Query implements [rollout.Metrics].
 func (w *scriptedPorts) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
-	says := w.says(Metric, m.Name)
-	value, err := normal(m), error(nil)
+	says := w.scriptedValue(Metric, m.Name)
+	value, err := passingValue(m), error(nil)
 	switch says {
 	case "":
 	case "none":
@@ -138,8 +138,8 @@ func (w *scriptedPorts) Query(ctx context.Context, c *rollout.Canary, m rollout.
 	return value, err
 }
 
-// normal returns a value that passes the check of a metric.
-func normal(m rollout.Metric) float64 {
+// passingValue returns a value that passes the check of a metric.
+func passingValue(m rollout.Metric) float64 {
 	r := m.Bounds()
 	switch {
 	case r.Min == nil && r.Max == nil && m.Name == rollout.SuccessRate:
@@ -157,7 +157,7 @@ func normal(m rollout.Metric) float64 {
 // Call implements [rollout.Hooks].
 func (w *scriptedPorts) Call(ctx context.Context, h rollout.Hook, p rollout.Payload) (rollout.Answer, error) {
 	of := h.Kind()
-	says := w.says(Hook, h.Name, string(of))
+	says := w.scriptedValue(Hook, h.Name, string(of))
 	if says == "" {
 		says = "200"
 		if of == rollout.HookRollback {

@@ -53,10 +53,10 @@ type Call struct {
 type run struct {
 	*Simulation
 	*scriptedPorts
-	canary   rollout.Canary
-	ticks    int  // number of completed ticks
-	stranded bool // the last promotion failed
-	moved    bool // the tick changed routes, or the workload
+	canary          rollout.Canary
+	ticks           int  // number of completed ticks
+	promotionFailed bool // the last promotion failed
+	moved           bool // the tick changed routes, or the workload
 }
 
 // Run yields ticks in order until the rollout has ended, nothing can change any
@@ -73,7 +73,7 @@ func (s *Simulation) Run(ctx context.Context) iter.Seq2[*Tick, error] {
 		analysis := rollout.Analysis{Canary: &r.canary, Traffic: w, Target: w, Metrics: w, Hooks: w, Sink: w}
 		for {
 			t, was := r.tick, r.state
-			says := r.says(Suspend)
+			says := r.scriptedValue(Suspend)
 			r.canary.Spec.Suspend = says == "on" || says == "" && s.Canary.Spec.Suspend
 			after, wait, err := analysis.Step(ctx, t.Time, t.Before)
 			if err != nil {
@@ -86,7 +86,7 @@ func (s *Simulation) Run(ctx context.Context) iter.Seq2[*Tick, error] {
 			}
 			for _, e := range t.Events {
 				if e.Code == rollout.EventPromotionFailed || e.Code == rollout.EventRolledBack {
-					r.stranded = e.Code == rollout.EventPromotionFailed
+					r.promotionFailed = e.Code == rollout.EventPromotionFailed
 				}
 			}
 			t.End = r.end()
@@ -98,7 +98,7 @@ func (s *Simulation) Run(ctx context.Context) iter.Seq2[*Tick, error] {
 				number++
 			}
 			if after.Ended() && number > 1 {
-				number = max(number, s.Script.next(t.Number, Revision))
+				number = max(number, s.Script.nextChange(t.Number, Revision))
 			}
 			passed := wait * time.Duration(number-t.Number)
 			r.tick = &Tick{Number: number, Time: t.Time.Add(passed), Elapsed: t.Elapsed + rollout.Duration(passed), Before: after}
@@ -109,44 +109,44 @@ func (s *Simulation) Run(ctx context.Context) iter.Seq2[*Tick, error] {
 // end returns why this tick is the last, "" if it is not.
 func (r *run) end() string {
 	t, s := r.tick, r.tick.After
-	last := s.Ended() && r.Script.next(t.Number, Revision) == 0
+	last := s.Ended() && r.Script.nextChange(t.Number, Revision) == 0
 	switch {
 	case t.Number == 0: // the second revision comes with the next tick
 	case last && s.Phase == rollout.Succeeded:
 		return "promoted"
-	case last && r.stranded:
+	case last && r.promotionFailed:
 		return fmt.Sprintf("promotion failed, %d%% of the traffic goes to the canary", t.Routes.Canary)
 	case last:
 		return "rolled back"
-	case s.Ended() || !r.still():
+	case s.Ended() || !r.isSteady():
 	case r.canary.Spec.Suspend:
-		return "suspended in " + where(s)
+		return "suspended in " + phaseText(s)
 	case s.Gate != nil:
 		return fmt.Sprintf("waits on %s gate %s", s.Gate.Type, s.Gate.Name)
 	case s.Phase == rollout.Initialized:
 		return "no new revision"
 	default:
-		return "does not go on from " + where(s)
+		return "does not go on from " + phaseText(s)
 	}
 	if r.ticks >= cmp.Or(max(r.Ticks, 0), 1000) {
-		return fmt.Sprintf("%s after %d ticks", where(s), r.ticks)
+		return fmt.Sprintf("%s after %d ticks", phaseText(s), r.ticks)
 	}
 	return ""
 }
 
-// still reports whether every further tick would repeat this one: only the number of
+// isSteady reports whether every further tick would repeat this one: only the number of
 // events and the time of the step have changed, and nothing else will.
-func (r *run) still() bool {
+func (r *run) isSteady() bool {
 	a, b := r.tick.Before, r.tick.After
 	timed := !b.NotReadySince.IsZero()
 	for _, h := range r.Canary.Spec.Analysis.Webhooks {
 		timed = timed || b.Gate != nil && b.Gate.Name == h.Name && b.Gate.Type == h.Kind() && h.Deadline > 0
 	}
 	a.Sequence, a.LastStep = b.Sequence, b.LastStep
-	return r.Script.next(r.tick.Number) == 0 && (!timed || b.RollingBack) && !r.moved && reflect.DeepEqual(a, b)
+	return r.Script.nextChange(r.tick.Number) == 0 && (!timed || b.RollingBack) && !r.moved && reflect.DeepEqual(a, b)
 }
 
-func where(s rollout.Status) string {
+func phaseText(s rollout.Status) string {
 	switch {
 	case s.Gate != nil:
 		return fmt.Sprintf("%s, waiting on %s gate %s", s.Phase, s.Gate.Type, s.Gate.Name)

@@ -104,8 +104,8 @@ func parseValue(text string, of Subject) (v Value, err error) {
 	}
 	first, last, span := strings.Cut(text[at+1:], "-")
 	v.Text, v.Last = text[:at], maxTick
-	if v.First, err = tick(first); err == nil && last != "" {
-		v.Last, err = tick(last)
+	if v.First, err = parseTick(first); err == nil && last != "" {
+		v.Last, err = parseTick(last)
 	} else if !span && of != Revision {
 		v.Last = v.First
 	}
@@ -115,7 +115,7 @@ func parseValue(text string, of Subject) (v Value, err error) {
 	return v, err
 }
 
-func tick(text string) (int, error) {
+func parseTick(text string) (int, error) {
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n > maxTick {
 		return 0, fmt.Errorf("tick %q: want a number from 0 to %d; ticks are N, N-M or N-", text, maxTick)
@@ -147,8 +147,8 @@ func (s Script) Check(c *rollout.Canary) error {
 	return errors.Join(errs...)
 }
 
-// at returns the value for a subject with one of names in a tick, "" for none.
-func (s Script) at(tick int, of Subject, names ...string) string {
+// valueAt returns the value for a subject with one of names in a tick, "" for none.
+func (s Script) valueAt(tick int, of Subject, names ...string) string {
 	text := ""
 	for _, byDefault := range []bool{true, false} {
 		for _, o := range s {
@@ -165,9 +165,9 @@ func (s Script) at(tick int, of Subject, names ...string) string {
 	return text
 }
 
-// next returns the first later tick at which the script changes a value of the given
+// nextChange returns the first later tick at which the script changes a value of the given
 // subjects, or of any if none is given; 0 for never.
-func (s Script) next(after int, of ...Subject) int {
+func (s Script) nextChange(after int, of ...Subject) int {
 	next := 0
 	for _, o := range s {
 		if len(of) > 0 && !slices.Contains(of, o.Subject) {

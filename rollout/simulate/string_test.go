@@ -22,10 +22,10 @@ func (t *Tick) String() string {
 		sep = "; "
 	}
 	if g := t.After.Gate; g != nil {
-		fmt.Fprintf(&b, " | waits on %s", clean(g.Name))
+		fmt.Fprintf(&b, " | waits on %s", quoteUnprintable(g.Name))
 	}
 	if t.End != "" {
-		fmt.Fprintf(&b, " | end: %s", clean(t.End))
+		fmt.Fprintf(&b, " | end: %s", quoteUnprintable(t.End))
 	}
 	return b.String()
 }
@@ -34,18 +34,18 @@ func (t *Tick) String() string {
 func (c Call) String() string {
 	switch c.Subject {
 	case Hook:
-		return clean(c.Name) + " " + c.Outcome + " " + c.Verdict
+		return quoteUnprintable(c.Name) + " " + c.Outcome + " " + c.Verdict
 	case event:
 		if c.Outcome != "" {
 			return "!" + c.Name + "(" + c.Outcome + ")"
 		}
 		return "!" + c.Name
 	case Metric:
-		return clean(c.Name) + "=" + c.Outcome
+		return quoteUnprintable(c.Name) + "=" + c.Outcome
 	case Traffic:
-		return strings.TrimSpace("routes " + c.Detail + problem(c.Outcome))
+		return strings.TrimSpace("routes " + c.Detail + errorSuffix(c.Outcome))
 	case Target:
-		return c.Name + problem(c.Outcome)
+		return c.Name + errorSuffix(c.Outcome)
 	}
 	return string(c.Subject) + " " + c.Outcome
 }

@@ -21,7 +21,7 @@ func (t *Tick) phases() string {
 	return string(before + ">" + after)
 }
 
-func problem(outcome string) string {
+func errorSuffix(outcome string) string {
 	if outcome == "ok" {
 		return ""
 	}
@@ -53,27 +53,27 @@ func (t *Tick) text() string {
 		kind, what := string(c.Subject), c.Name
 		switch c.Subject {
 		case Hook:
-			kind, what = string(c.Type), clean(c.Name)+": "+c.Outcome+", "+c.Verdict
+			kind, what = string(c.Type), quoteUnprintable(c.Name)+": "+c.Outcome+", "+c.Verdict
 		case Metric:
-			what = clean(c.Name) + ": " + c.Outcome
+			what = quoteUnprintable(c.Name) + ": " + c.Outcome
 		case event:
-			if what = clean(c.Detail); c.Outcome != "" {
+			if what = quoteUnprintable(c.Detail); c.Outcome != "" {
 				what = "(" + c.Outcome + ") " + what
 			}
 		case Traffic:
-			what = c.Detail + problem(c.Outcome)
+			what = c.Detail + errorSuffix(c.Outcome)
 		case Target:
-			what += problem(c.Outcome)
+			what += errorSuffix(c.Outcome)
 		default:
 			what = c.Outcome
 		}
 		fmt.Fprintf(&b, "%14s  %-24s  %s\n", "", kind, strings.TrimSpace(what))
 	}
 	if g := t.After.Gate; g != nil {
-		fmt.Fprintf(&b, "%14s  %-24s  %s gate %s\n", "", "waits on", g.Type, clean(g.Name))
+		fmt.Fprintf(&b, "%14s  %-24s  %s gate %s\n", "", "waits on", g.Type, quoteUnprintable(g.Name))
 	}
 	if t.End != "" {
-		fmt.Fprintf(&b, "end: %s\n", clean(t.End))
+		fmt.Fprintf(&b, "end: %s\n", quoteUnprintable(t.End))
 	}
 	return b.String()
 }
@@ -86,8 +86,8 @@ func routesText(r rollout.Routes) string {
 	return s
 }
 
-// clean returns text of a manifest on one line, quoted if it has control characters.
-func clean(s string) string {
+// quoteUnprintable returns text of a manifest on one line, quoted if it has control characters.
+func quoteUnprintable(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(s)
 	}

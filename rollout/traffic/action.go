@@ -34,17 +34,17 @@ var templates = placeholder.Language{
 			if err != nil {
 				return "", err
 			}
-			return bounded(fmt.Sprint)(string(text))
+			return limitLength(fmt.Sprint)(string(text))
 		},
-		"js":       bounded(template.JSEscaper),
-		"html":     bounded(template.HTMLEscaper),
-		"urlquery": bounded(template.URLQueryEscaper),
-		"print":    bounded(fmt.Sprint),
-		"println":  bounded(fmt.Sprintln),
+		"js":       limitLength(template.JSEscaper),
+		"html":     limitLength(template.HTMLEscaper),
+		"urlquery": limitLength(template.URLQueryEscaper),
+		"print":    limitLength(fmt.Sprint),
+		"println":  limitLength(fmt.Sprintln),
 	},
 }
 
-func bounded(f func(...any) string) func(...any) (string, error) {
+func limitLength(f func(...any) string) func(...any) (string, error) {
 	return func(args ...any) (string, error) {
 		s := f(args...)
 		if len(s) > maxText {
@@ -82,10 +82,10 @@ func (c *Command) Do(ctx context.Context, v Values) (string, error) {
 		"HEADGATE_TARGET="+v.Target, "HEADGATE_SERVICE="+v.Service, "HEADGATE_PHASE="+string(v.Phase), "HEADGATE_REVISION="+v.Revision,
 		fmt.Sprintf("HEADGATE_PRIMARY=%d", v.Primary), fmt.Sprintf("HEADGATE_CANARY=%d", v.Canary), fmt.Sprintf("HEADGATE_MIRRORED=%v", v.Mirrored))
 	out, err := command.Command{Args: args, Env: env, Limit: maxText + 1}.Run(ctx)
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && v.Operation.ready() && exit.ExitCode() == StuckCode {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && v.Operation.checksReadiness() && exit.ExitCode() == StuckCode {
 		return "", fmt.Errorf("%w: %w", rollout.ErrStuck, err)
 	}
-	if err != nil || !v.Operation.asks() {
+	if err != nil || !v.Operation.usesAnswer() {
 		return "", err
 	}
 	return string(out.Text), nil
@@ -145,14 +145,14 @@ func (r *Request) Do(ctx context.Context, v Values) (string, error) {
 	method := r.Method
 	if method == "" {
 		method = http.MethodPost
-		if v.Operation.ready() || v.Operation.asks() {
+		if v.Operation.checksReadiness() || v.Operation.usesAnswer() {
 			method = http.MethodGet
 		}
 	}
 	a, err := notify.Send(ctx, http.DefaultTransport, method, u, header, []byte(body), maxText+1)
 	if err == nil && (a.Status < 200 || a.Status > 299) {
-		err = refused(v.Operation, a)
-	} else if err == nil && v.Operation.asks() {
+		err = statusError(v.Operation, a)
+	} else if err == nil && v.Operation.usesAnswer() {
 		return string(a.Body), redact.Error(a.Err, notify.Credentials(header)...)
 	}
 	return "", redact.Error(err, notify.Credentials(header)...)
@@ -198,14 +198,14 @@ func (v Values) escaped() Values {
 // maxReason is the maximum length of the part of a body that an error shows, in bytes.
 const maxReason = 512
 
-func refused(op Operation, a *notify.Answer) error {
+func statusError(op Operation, a *notify.Answer) error {
 	text := fmt.Sprintf("status %d", a.Status)
 	if to := a.Header.Get("Location"); to != "" && a.Status/100 == 3 {
 		text += ": redirect to " + to + " refused"
 	} else if body := bytes.TrimSpace(a.Body[:min(len(a.Body), maxReason)]); len(body) > 0 {
 		text += ": " + string(body)
 	}
-	if op.ready() && a.Status == http.StatusGone {
+	if op.checksReadiness() && a.Status == http.StatusGone {
 		return fmt.Errorf("%w: %s", rollout.ErrStuck, text)
 	}
 	return errors.New(text)

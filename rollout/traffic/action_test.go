@@ -165,7 +165,7 @@ func TestSetRoutes(t *testing.T) {
 	routes(mirrored)
 }
 
-func TestRevisionsThatAreNone(t *testing.T) {
+func TestInvalidRevisions(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": " \n", "lines": "a\nb", "escape": "a\x1b[31m", "not UTF-8": "\xff", "long": strings.Repeat("a", 2000),
 	} {
@@ -441,7 +441,7 @@ func TestTemplatesThatAreHostile(t *testing.T) {
 	}
 }
 
-func TestRoutesThatAreNone(t *testing.T) {
+func TestInvalidRoutes(t *testing.T) {
 	for _, r := range []rollout.Routes{{}, {Primary: 50, Canary: 49}, {Primary: 110, Canary: -10}, {Primary: -1, Canary: 101}} {
 		for name, port := range map[string]rollout.Traffic{
 			"proxy":   &traffic.Proxy{Primary: "http://127.0.0.1:1", Canary: "http://127.0.0.1:2"},

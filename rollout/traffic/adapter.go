@@ -38,11 +38,11 @@ func Operations() []Operation {
 	return []Operation{ReadRoutes, SetRoutes, Revision, PrimaryReady, CanaryReady, ScaleUp, ScaleDown, Promote}
 }
 
-// ready reports whether op is a readiness check.
-func (op Operation) ready() bool { return op == PrimaryReady || op == CanaryReady }
+// checksReadiness reports whether op is a readiness check.
+func (op Operation) checksReadiness() bool { return op == PrimaryReady || op == CanaryReady }
 
-// asks reports whether the answer of op is used.
-func (op Operation) asks() bool { return op == ReadRoutes || op == Revision }
+// usesAnswer reports whether the answer of op is used.
+func (op Operation) usesAnswer() bool { return op == ReadRoutes || op == Revision }
 
 // Values are the data of templates. Commands also get them in their environment, as
 // HEADGATE_NAME and so on.
@@ -163,21 +163,23 @@ func (a *Adapter) Revision(ctx context.Context) (string, error) {
 }
 
 // PrimaryReady returns an error unless the primary is ready.
-func (a *Adapter) PrimaryReady(ctx context.Context) error { return a.plain(ctx, PrimaryReady) }
+func (a *Adapter) PrimaryReady(ctx context.Context) error {
+	return a.doWithoutAnswer(ctx, PrimaryReady)
+}
 
 // CanaryReady returns an error unless the canary is ready.
-func (a *Adapter) CanaryReady(ctx context.Context) error { return a.plain(ctx, CanaryReady) }
+func (a *Adapter) CanaryReady(ctx context.Context) error { return a.doWithoutAnswer(ctx, CanaryReady) }
 
 // ScaleUp starts the canary.
-func (a *Adapter) ScaleUp(ctx context.Context) error { return a.plain(ctx, ScaleUp) }
+func (a *Adapter) ScaleUp(ctx context.Context) error { return a.doWithoutAnswer(ctx, ScaleUp) }
 
 // ScaleDown stops the canary.
-func (a *Adapter) ScaleDown(ctx context.Context) error { return a.plain(ctx, ScaleDown) }
+func (a *Adapter) ScaleDown(ctx context.Context) error { return a.doWithoutAnswer(ctx, ScaleDown) }
 
 // Promote copies the revision to the primary.
-func (a *Adapter) Promote(ctx context.Context) error { return a.plain(ctx, Promote) }
+func (a *Adapter) Promote(ctx context.Context) error { return a.doWithoutAnswer(ctx, Promote) }
 
-func (a *Adapter) plain(ctx context.Context, op Operation) error {
+func (a *Adapter) doWithoutAnswer(ctx context.Context, op Operation) error {
 	_, err := a.do(ctx, op, a.Values)
 	return err
 }

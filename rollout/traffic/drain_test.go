@@ -33,7 +33,7 @@ func (s *stopping) ScaleDown(context.Context) error {
 
 // The share of a side becomes 0 while requests run there. New requests go to the other side, running
 // requests are answered, and a canary is stopped after the last of them.
-func TestParting(t *testing.T) {
+func TestRunningRequestsAreAnswered(t *testing.T) {
 	for name, share := range map[string]int{"primary": 0, "canary": 100} { // initial share of the canary
 		t.Run(name, func(t *testing.T) {
 			const clients = 100
@@ -47,12 +47,12 @@ func TestParting(t *testing.T) {
 			if p.Canary = slow.URL; name == "primary" {
 				p.Primary, p.Canary, other = slow.URL, "", "canary"
 			}
-			url := front(t, p).URL
+			url := serveProxy(t, p).URL
 			answer := sync.OnceFunc(func() { close(release) })
 			t.Cleanup(answer)
 			var load sync.WaitGroup
 			for range clients {
-				load.Go(func() { testenv.Equal(t, ask(t, url), name, "a request that ran") })
+				load.Go(func() { testenv.Equal(t, get(t, url), name, "a request that ran") })
 			}
 			for range clients {
 				<-arrived
@@ -65,7 +65,7 @@ func TestParting(t *testing.T) {
 				go func() { scaled <- p.Target(target).ScaleDown(t.Context()) }()
 			}
 			for range 200 {
-				if got := ask(t, url); got != other {
+				if got := get(t, url); got != other {
 					t.Fatalf("a request after the change got %q", got)
 				}
 			}
@@ -86,9 +86,9 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 	release := make(chan struct{})
 	canary := serve(t, func(http.ResponseWriter, *http.Request) { arrived <- struct{}{}; <-release })
 	p := &traffic.Proxy{Canary: canary.URL, Start: rollout.Routes{Canary: 100}, DrainTimeout: time.Nanosecond}
-	url := front(t, p).URL
+	url := serveProxy(t, p).URL
 	var load sync.WaitGroup
-	load.Go(func() { ask(t, url) })
+	load.Go(func() { get(t, url) })
 	<-arrived
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("because")
@@ -147,7 +147,7 @@ func dialUpgrade(t *testing.T, server *httptest.Server) (net.Conn, *bufio.Reader
 func TestUpgrade(t *testing.T) {
 	canary := serve(t, upgrade)
 	p := &traffic.Proxy{Canary: canary.URL, Start: rollout.Routes{Canary: 100}, DrainTimeout: time.Millisecond}
-	conn, lines := dialUpgrade(t, front(t, p))
+	conn, lines := dialUpgrade(t, serveProxy(t, p))
 	echo := func() {
 		t.Helper()
 		io.WriteString(conn, "hello\n")
@@ -186,7 +186,7 @@ func flood(w http.ResponseWriter, req *http.Request) {
 }
 
 // A stalled client or server does not delay ScaleDown beyond DrainTimeout.
-func TestScaleDownOfWhatStalls(t *testing.T) {
+func TestScaleDownStalledRequests(t *testing.T) {
 	tests := map[string]struct {
 		canary  http.HandlerFunc
 		request string
@@ -207,7 +207,7 @@ func TestScaleDownOfWhatStalls(t *testing.T) {
 			arrived := make(chan struct{})
 			canary := serve(t, func(w http.ResponseWriter, req *http.Request) { close(arrived); test.canary(w, req) })
 			p := &traffic.Proxy{Canary: canary.URL, Start: rollout.Routes{Canary: 100}, DrainTimeout: 20 * time.Millisecond}
-			conn, err := net.Dial("tcp", front(t, p).Listener.Addr().String())
+			conn, err := net.Dial("tcp", serveProxy(t, p).Listener.Addr().String())
 			must(t, err)
 			defer conn.Close()
 			io.WriteString(conn, test.request)

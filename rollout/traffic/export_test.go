@@ -9,6 +9,6 @@ type Measured struct {
 func (p *Proxy) Measured() Measured {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.window.sum(p.Now().Unix(), span)
+	s := p.window.sum(p.Now().Unix(), windowSeconds)
 	return Measured{s.requests, s.failed, s.gone, len(p.running)}
 }

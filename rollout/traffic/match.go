@@ -55,9 +55,9 @@ func compile(want rollout.StringMatch) (*regexp.Regexp, error) {
 	return nil, errors.New("set one of exact, prefix, suffix and regex")
 }
 
-// holds reports whether req matches, so that the weights apply to it. The values of
+// matches reports whether req matches, so that the weights apply to it. The values of
 // a repeated header are joined by commas, those of cookies by semicolons.
-func (m matcher) holds(req *http.Request) bool {
+func (m matcher) matches(req *http.Request) bool {
 	for _, conditions := range m {
 		held := true
 		for name, condition := range conditions {

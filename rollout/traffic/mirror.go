@@ -17,52 +17,52 @@ import (
 type body struct {
 	io.ReadCloser
 	mu   sync.Mutex
-	over error // io.EOF once all of it was read
-	room int   // bytes left for kept; negative if the body is too long
-	kept []byte
+	err  error // io.EOF once all of it was read
+	room int   // bytes left for data; negative if the body is too long
+	data []byte
 }
 
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over == nil && !errors.Is(err, http.ErrBodyReadAfterClose) {
-		b.over = err
+	if b.err == nil && !errors.Is(err, http.ErrBodyReadAfterClose) {
+		b.err = err
 	}
 	if b.room -= n; b.room >= 0 {
-		b.kept = append(b.kept, p[:n]...)
+		b.data = append(b.data, p[:n]...)
 	} else {
-		b.kept = nil
+		b.data = nil
 	}
 	return n, err
 }
 
-// sent returns io.EOF if the client has sent the whole body, nil if it is still
+// readError returns io.EOF if the client has sent the whole body, nil if it is still
 // sending, or else the read error.
-func (b *body) sent() error {
+func (b *body) readError() error {
 	if b == nil {
 		return io.EOF
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.over
+	return b.err
 }
 
-// whole returns the body; ok is false unless all of it was read and it is not too long.
-func (b *body) whole() (text []byte, ok bool) {
+// content returns the body; ok is false unless all of it was read and it is not too long.
+func (b *body) content() (text []byte, ok bool) {
 	if b == nil {
 		return nil, true
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.kept, b.over == io.EOF && b.room >= 0
+	return b.data, b.err == io.EOF && b.room >= 0
 }
 
-// mirror prepares a copy of a request. The canary gets it once the primary answers
+// prepareCopy prepares a copy of a request. The canary gets it once the primary answers
 // and the whole body was read; the answer to it is dropped. The number of copies and
 // the size of their bodies are limited: beyond the limits no copy is made, and the
 // request never waits.
-func (p *Proxy) mirror(req *http.Request, x *exchange) {
+func (p *Proxy) prepareCopy(req *http.Request, x *exchange) {
 	limit := cmp.Or(p.MirrorBody, 1<<20)
 	if upgrades(req) || req.ContentLength > int64(limit) {
 		return
@@ -85,7 +85,7 @@ func (p *Proxy) sendCopy(of *exchange) {
 		return
 	}
 	of.copy = nil
-	kept, whole := of.body.whole()
+	kept, whole := of.body.content()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !whole || !p.routes.Mirrored || p.ctx.Err() != nil {

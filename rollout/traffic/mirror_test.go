@@ -39,11 +39,11 @@ func TestMirror(t *testing.T) {
 		io.WriteString(w, "primary")
 	})
 	p := &traffic.Proxy{Primary: primary.URL, Canary: canary.URL, Start: mirrored}
-	server := front(t, p)
+	server := serveProxy(t, p)
 	host := server.Listener.Addr().String()
 	testenv.Equal(t, post(t, server.URL, "hello", "Expect", "100-continue"), "primary")
 	testenv.Equal(t, <-got, "POST /x?q=1 "+host+" "+host+" hello")
-	testenv.Equal(t, ask(t, server.URL+"/y"), "primary")
+	testenv.Equal(t, get(t, server.URL+"/y"), "primary")
 	testenv.Equal(t, <-got, "GET /y "+host+" "+host+" ")
 	set(t, p, rollout.Routes{Primary: 100})
 	testenv.Equal(t, post(t, server.URL, "hello"), "primary")
@@ -56,9 +56,9 @@ func TestMirror(t *testing.T) {
 
 func TestMirrorWeight(t *testing.T) {
 	p := &traffic.Proxy{Start: mirrored, MirrorWeight: 30}
-	server := front(t, p)
+	server := serveProxy(t, p)
 	for range 100 {
-		ask(t, server.URL)
+		get(t, server.URL)
 		if err := p.Drain(t.Context()); err != nil { // so that the limit of copies drops none
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestMirrorIsolation(t *testing.T) {
 	for name, canary := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := &traffic.Proxy{Canary: canary, Start: mirrored, Mirrors: 3}
-			server := front(t, p)
+			server := serveProxy(t, p)
 			for range 20 {
 				if got := post(t, server.URL, "hello"); got != "primary" {
 					t.Fatalf("got %q", got)
@@ -122,7 +122,7 @@ func TestMirrorIsolation(t *testing.T) {
 func TestMirrorTimeout(t *testing.T) {
 	canary := serve(t, func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
 	p := &traffic.Proxy{Canary: canary.URL, Start: mirrored, MirrorTimeout: 20 * time.Millisecond}
-	ask(t, front(t, p).URL)
+	get(t, serveProxy(t, p).URL)
 	must(t, p.Drain(t.Context()))
 	rate, err := p.Query(t.Context(), nil, rollout.Metric{Name: "request-success-rate"})
 	if err != nil || rate != 0 {
@@ -142,7 +142,7 @@ func TestNotMirrored(t *testing.T) {
 		io.WriteString(w, "primary")
 	})
 	p := &traffic.Proxy{Primary: primary.URL, Canary: canary.URL, Start: mirrored, MirrorBody: 5}
-	server := front(t, p)
+	server := serveProxy(t, p)
 	post(t, server.URL, "hello!")                                                            // too long by its Content-Length
 	resp, err := http.Post(server.URL, "", struct{ io.Reader }{strings.NewReader("hello!")}) // too long, of unknown length
 	must(t, err)
@@ -151,12 +151,12 @@ func TestNotMirrored(t *testing.T) {
 	conn, _ := dialUpgrade(t, server)
 	conn.Close()
 	p.Close()
-	ask(t, server.URL) // after p.Close
+	get(t, server.URL) // after p.Close
 	server.Close()     // waits until all requests are counted
 	testenv.Equal(t, copies.Load(), 0)
 
 	p = &traffic.Proxy{Primary: primary.URL, Canary: canary.URL, Start: mirrored, Mirrors: -1}
-	ask(t, front(t, p).URL)
+	get(t, serveProxy(t, p).URL)
 	p.Close()
 	testenv.Equal(t, copies.Load(), 0, "no copy may be made")
 }
@@ -171,7 +171,7 @@ func TestMirrorThatEndsDuringAnUpload(t *testing.T) {
 		io.Copy(io.Discard, req.Body)
 	})
 	p := &traffic.Proxy{Primary: primary.URL, Start: mirrored}
-	url := front(t, p).URL
+	url := serveProxy(t, p).URL
 	body, w := io.Pipe()
 	go func() {
 		io.WriteString(w, "first")

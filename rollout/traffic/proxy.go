@@ -72,8 +72,8 @@ const (
 	canary
 )
 
-// all are the routes that send every request to the primary.
-var all = rollout.Routes{Primary: 100}
+// allToPrimary are the routes that send every request to the primary.
+var allToPrimary = rollout.Routes{Primary: 100}
 
 func checkRoutes(r rollout.Routes) error {
 	if r.Primary < 0 || r.Canary < 0 || r.Primary+r.Canary != 100 {
@@ -115,16 +115,16 @@ func (p *Proxy) build() error {
 		}
 		p.handlers[i] = &httputil.ReverseProxy{
 			Transport: p.transport, Rewrite: func(r *httputil.ProxyRequest) { rewrite(r, u) },
-			ModifyResponse: p.answered, ErrorHandler: p.failed, ErrorLog: log.New(io.Discard, "", 0), // failures are counted instead
+			ModifyResponse: p.handleResponse, ErrorHandler: p.handleError, ErrorLog: log.New(io.Discard, "", 0), // failures are counted instead
 		}
 	}
 	p.routes = p.Start
 	if p.routes == (rollout.Routes{}) {
-		p.routes = all
+		p.routes = allToPrimary
 	}
 	p.matcher, errs[2] = newMatcher(p.Match)
 	errs[3] = checkRoutes(p.routes)
-	if p.routes != all {
+	if p.routes != allToPrimary {
 		p.resumed = p.Now()
 	}
 	return errors.Join(errs...)
@@ -171,7 +171,7 @@ func (p *Proxy) SetRoutes(_ context.Context, r rollout.Routes) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.routes == all && r != all {
+	if p.routes == allToPrimary && r != allToPrimary {
 		p.window = new(window)
 	}
 	p.routes = r
@@ -229,7 +229,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			_ = client.SetWriteDeadline(time.Time{})
 		}
 	}()
-	handler, mirror := p.begin(x, p.matcher.holds(req))
+	handler, mirror := p.begin(x, p.matcher.matches(req))
 	defer p.end(x)
 	out := req.WithContext(context.WithValue(ctx, exchangeKey{}, x))
 	if req.ContentLength != 0 && req.Body != nil {
@@ -238,7 +238,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		out.Body = x.body
 	}
 	if mirror {
-		p.mirror(req, x)
+		p.prepareCopy(req, x)
 	}
 	handler.ServeHTTP(w, out)
 }
@@ -249,8 +249,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // one side, as they would if the proxy took every second one.
 const stride = 61
 
-// chosen reports whether the next turn is among the weight percent.
-func chosen(turn *int, weight int) bool {
+// selectNext reports whether the next turn is among the weight percent.
+func selectNext(turn *int, weight int) bool {
 	at := *turn * stride % 100
 	*turn = (*turn + 1) % 100
 	return at < weight
@@ -261,10 +261,10 @@ func chosen(turn *int, weight int) bool {
 func (p *Proxy) begin(x *exchange, counted bool) (handler http.Handler, mirror bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if counted && chosen(&p.turn, p.routes.Canary) {
+	if counted && selectNext(&p.turn, p.routes.Canary) {
 		x.to = canary
 	} else if counted && p.routes.Mirrored {
-		mirror = chosen(&p.copyTurn, cmp.Or(p.MirrorWeight, 100))
+		mirror = selectNext(&p.copyTurn, cmp.Or(p.MirrorWeight, 100))
 	}
 	p.add(x)
 	if p.promoted {
@@ -304,8 +304,8 @@ func (p *Proxy) end(x *exchange) {
 // errCut is the cause of the context of a request that was cut off.
 var errCut = errors.New("cut off")
 
-// answered processes the answer of a server before it is passed on.
-func (p *Proxy) answered(resp *http.Response) error {
+// handleResponse processes the answer of a server before it is passed on.
+func (p *Proxy) handleResponse(resp *http.Response) error {
 	ctx, x := resp.Request.Context(), exchangeOf(resp.Request)
 	x.status = resp.StatusCode
 	if x.status == http.StatusSwitchingProtocols || strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
@@ -317,42 +317,42 @@ func (p *Proxy) answered(resp *http.Response) error {
 		context.AfterFunc(ctx, func() { connection.Close() })
 		return nil
 	}
-	x.hurry(resp.Header)
-	if x.body.sent() == io.EOF {
+	x.closeOnEarlyAnswer(resp.Header)
+	if x.body.readError() == io.EOF {
 		p.sendCopy(x)
 	}
-	resp.Body = &answer{resp.Body, x, ctx}
+	resp.Body = &answerBody{resp.Body, x, ctx}
 	return nil
 }
 
-// hurry closes the connection of the client after an answer that comes before the end
+// closeOnEarlyAnswer closes the connection of the client after an answer that comes before the end
 // of the request body. Otherwise the rest of the body would be read as another request.
-func (x *exchange) hurry(answer http.Header) {
-	if x.body.sent() != io.EOF {
+func (x *exchange) closeOnEarlyAnswer(answer http.Header) {
+	if x.body.readError() != io.EOF {
 		answer.Set("Connection", "close") // HTTP/2 has no such header; the HTTP/2 server drops it
 	}
 }
 
-// An answer is the body of an answer. It records whether the server broke it off.
-type answer struct {
+// An answerBody is the body of an answer. It records whether the server broke it off.
+type answerBody struct {
 	io.ReadCloser
 	exchange *exchange
 	ctx      context.Context
 }
 
-func (a *answer) Read(b []byte) (int, error) {
+func (a *answerBody) Read(b []byte) (int, error) {
 	n, err := a.ReadCloser.Read(b)
 	a.exchange.broken = err != nil && err != io.EOF && !errors.Is(a.ctx.Err(), context.Canceled)
 	return n, err
 }
 
-// failed answers the client if the server did not.
-func (p *Proxy) failed(w http.ResponseWriter, req *http.Request, err error) {
+// handleError answers the client if the server did not.
+func (p *Proxy) handleError(w http.ResponseWriter, req *http.Request, err error) {
 	ctx, x := req.Context(), exchangeOf(req)
-	x.hurry(w.Header())
+	x.closeOnEarlyAnswer(w.Header())
 	var tooLarge *http.MaxBytesError
 	var timeout net.Error
-	switch sent := x.body.sent(); {
+	switch sent := x.body.readError(); {
 	case errors.As(sent, &tooLarge):
 		x.gone = true
 		refuse(w, http.StatusRequestEntityTooLarge, "the request is too large")

@@ -33,25 +33,25 @@ func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// say returns a handler that answers with name.
-func say(name string) http.HandlerFunc {
+// respond returns a handler that answers with name.
+func respond(name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, name) }
 }
 
-// front starts p, by default with servers that answer "primary" and "canary".
-func front(t *testing.T, p *traffic.Proxy) *httptest.Server {
+// serveProxy starts p, by default with servers that answer "primary" and "canary".
+func serveProxy(t *testing.T, p *traffic.Proxy) *httptest.Server {
 	t.Helper()
 	if p.Primary == "" {
-		p.Primary = serve(t, say("primary")).URL
+		p.Primary = serve(t, respond("primary")).URL
 	}
 	if p.Canary == "" {
-		p.Canary = serve(t, say("canary")).URL
+		p.Canary = serve(t, respond("canary")).URL
 	}
 	t.Cleanup(p.Close)
 	return serve(t, p.ServeHTTP)
 }
 
-func ask(t *testing.T, url string, header ...string) string {
+func get(t *testing.T, url string, header ...string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	must(t, err)
@@ -84,11 +84,11 @@ func set(t *testing.T, p *traffic.Proxy, r rollout.Routes) {
 func TestWeights(t *testing.T) {
 	for _, weight := range []int{0, 1, 3, 10, 33, 50, 67, 99, 100} {
 		p := &traffic.Proxy{Start: rollout.Routes{Primary: 100 - weight, Canary: weight}}
-		url := front(t, p).URL
+		url := serveProxy(t, p).URL
 		var got []int
 		for range 250 {
 			n := 0
-			if ask(t, url) == "canary" {
+			if get(t, url) == "canary" {
 				n = 1
 			}
 			got = append(got, n)
@@ -110,7 +110,7 @@ func TestWeightsAtATime(t *testing.T) {
 	p := &traffic.Proxy{Start: rollout.Routes{Primary: 63, Canary: 37}}
 	var got atomic.Int64
 	p.Canary = serve(t, func(http.ResponseWriter, *http.Request) { got.Add(1) }).URL
-	url := front(t, p).URL
+	url := serveProxy(t, p).URL
 	var clients sync.WaitGroup
 	for range 16 {
 		clients.Go(func() {
@@ -129,7 +129,7 @@ func TestWeightsAtATime(t *testing.T) {
 	}
 }
 
-func TestProxyThatIsWrong(t *testing.T) {
+func TestInvalidProxy(t *testing.T) {
 	const ok = "http://127.0.0.1:1"
 	match := func(h map[string]rollout.StringMatch) []rollout.Match { return []rollout.Match{{Headers: h}} }
 	tests := map[string]struct {
@@ -162,7 +162,7 @@ func TestProxyThatIsWrong(t *testing.T) {
 			if _, err := test.proxy.Query(t.Context(), nil, rollout.Metric{Name: "request-duration"}); err == nil || errors.Is(err, rollout.ErrNoValues) {
 				t.Error(err)
 			}
-			testenv.Equal(t, ask(t, serve(t, test.proxy.ServeHTTP).URL), "500 the proxy is not set up")
+			testenv.Equal(t, get(t, serve(t, test.proxy.ServeHTTP).URL), "500 the proxy is not set up")
 			test.proxy.Close()
 		})
 	}
@@ -183,8 +183,8 @@ func raw(t *testing.T, server *httptest.Server, text string) (*http.Response, st
 	return resp, string(body)
 }
 
-// tell answers with the request line and the header of the request.
-func tell(w http.ResponseWriter, req *http.Request) {
+// echoRequest answers with the request line and the header of the request.
+func echoRequest(w http.ResponseWriter, req *http.Request) {
 	fmt.Fprintf(w, "%s %s %s\n", req.Method, req.RequestURI, req.Host)
 	req.Header.Write(w)
 }
@@ -212,8 +212,8 @@ func TestRequestsArriveAsTheyWereSent(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := &traffic.Proxy{Primary: serve(t, tell).URL}
-			_, body := raw(t, front(t, p), test.request)
+			p := &traffic.Proxy{Primary: serve(t, echoRequest).URL}
+			_, body := raw(t, serveProxy(t, p), test.request)
 			if !strings.Contains(body, test.want) || test.lack != "" && strings.Contains(body, test.lack) {
 				t.Errorf("got %q", body)
 			}
@@ -222,15 +222,15 @@ func TestRequestsArriveAsTheyWereSent(t *testing.T) {
 }
 
 func TestBasePath(t *testing.T) {
-	p := &traffic.Proxy{Primary: serve(t, tell).URL + "/base/"}
-	if _, body := raw(t, front(t, p), "GET /x%2Fy?q HTTP/1.1\r\nHost: h\r\n\r\n"); !strings.HasPrefix(body, "GET /base/x%2Fy?q h\n") {
+	p := &traffic.Proxy{Primary: serve(t, echoRequest).URL + "/base/"}
+	if _, body := raw(t, serveProxy(t, p), "GET /x%2Fy?q HTTP/1.1\r\nHost: h\r\n\r\n"); !strings.HasPrefix(body, "GET /base/x%2Fy?q h\n") {
 		t.Errorf("got %q", body)
 	}
 }
 
 func TestConnect(t *testing.T) {
 	p := &traffic.Proxy{}
-	if resp, _ := raw(t, front(t, p), "CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example\r\n\r\n"); resp.StatusCode != http.StatusMethodNotAllowed {
+	if resp, _ := raw(t, serveProxy(t, p), "CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example\r\n\r\n"); resp.StatusCode != http.StatusMethodNotAllowed {
 		t.Error(resp.Status)
 	}
 }
@@ -246,7 +246,7 @@ func TestStreaming(t *testing.T) {
 		}
 		w.Header().Set("X-Sum", "3")
 	}).URL}
-	resp, err := http.Get(front(t, p).URL)
+	resp, err := http.Get(serveProxy(t, p).URL)
 	must(t, err)
 	defer resp.Body.Close()
 	lines := bufio.NewReader(resp.Body)
@@ -266,7 +266,7 @@ func TestTrailersOfRequests(t *testing.T) {
 		io.Copy(io.Discard, req.Body)
 		io.WriteString(w, req.Trailer.Get("X-Sum"))
 	}).URL}
-	_, body := raw(t, front(t, p), "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 3\r\n\r\n")
+	_, body := raw(t, serveProxy(t, p), "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 3\r\n\r\n")
 	testenv.Equal(t, body, "3")
 }
 
@@ -285,7 +285,7 @@ func TestEarlyHintsAndExpectation(t *testing.T) {
 		said = append(said, code)
 		return nil
 	}}
-	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodPost, front(t, p).URL, strings.NewReader("hello"))
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodPost, serveProxy(t, p).URL, strings.NewReader("hello"))
 	must(t, err)
 	req.Header.Set("Expect", "100-continue")
 	resp, err := http.DefaultClient.Do(req)
@@ -297,8 +297,8 @@ func TestEarlyHintsAndExpectation(t *testing.T) {
 	}
 }
 
-// hasty starts a server that answers before it has the body of the request.
-func hasty(t *testing.T) string {
+// serveEarlyAnswer starts a server that answers before it has the body of the request.
+func serveEarlyAnswer(t *testing.T) string {
 	return "http://" + testenv.Listen(t, func(c net.Conn) {
 		if req, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
 			io.WriteString(c, "HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")
@@ -315,7 +315,7 @@ func TestEarlyAnswer(t *testing.T) {
 		"chunks":       {"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "0\r\n\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &traffic.Proxy{Primary: hasty(t), Canary: "http://127.0.0.1:1"}
+			p := &traffic.Proxy{Primary: serveEarlyAnswer(t), Canary: "http://127.0.0.1:1"}
 			t.Cleanup(p.Close)
 			var said bytes.Buffer
 			server := httptest.NewUnstartedServer(p)
@@ -345,7 +345,7 @@ func TestEarlyAnswer(t *testing.T) {
 }
 
 // A connection is closed if an upstream upgrades it without a request of the client.
-func TestUpgradeThatNobodyAskedFor(t *testing.T) {
+func TestUnrequestedUpgrade(t *testing.T) {
 	gone := make(chan error)
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -359,7 +359,7 @@ func TestUpgradeThatNobodyAskedFor(t *testing.T) {
 	})
 	for name, start := range map[string]rollout.Routes{"502 no answer": {Canary: 100}, "primary": mirrored} {
 		p := &traffic.Proxy{Canary: server.URL, Start: start}
-		testenv.Equal(t, ask(t, front(t, p).URL), name)
+		testenv.Equal(t, get(t, serveProxy(t, p).URL), name)
 		if err := <-gone; err == nil {
 			t.Error("something was sent")
 		}
@@ -385,7 +385,7 @@ func TestNoUpstream(t *testing.T) {
 			if name != "slow" {
 				p.HeaderTimeout = 0
 			}
-			testenv.Equal(t, ask(t, front(t, p).URL), test.want)
+			testenv.Equal(t, get(t, serveProxy(t, p).URL), test.want)
 			testenv.Equal(t, p.Measured().Failed, 1)
 		})
 	}
@@ -407,8 +407,8 @@ func TestPostIsSentOnce(t *testing.T) {
 		}
 	})
 	p := &traffic.Proxy{Canary: canary.URL, Start: rollout.Routes{Canary: 100}}
-	url := front(t, p).URL
-	ask(t, url) // opens the connection to the canary
+	url := serveProxy(t, p).URL
+	get(t, url) // opens the connection to the canary
 	resp, err := http.Post(url, "text/plain", strings.NewReader("pay"))
 	must(t, err)
 	resp.Body.Close()
@@ -424,7 +424,7 @@ func TestUpstreamDiesInItsAnswer(t *testing.T) {
 		http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}).URL}
-	if resp, err := http.Get(front(t, p).URL); err == nil {
+	if resp, err := http.Get(serveProxy(t, p).URL); err == nil {
 		defer resp.Body.Close()
 		if body, err := io.ReadAll(resp.Body); err == nil {
 			t.Errorf("%q looks complete", body)
@@ -444,7 +444,7 @@ func TestClientLeaves(t *testing.T) {
 		<-req.Context().Done()
 		close(left)
 	}).URL}
-	url := front(t, p).URL
+	url := serveProxy(t, p).URL
 	set(t, p, rollout.Routes{Canary: 100})
 	ctx, leave := context.WithCancel(t.Context())
 	go func() { <-arrived; leave() }()
@@ -466,7 +466,7 @@ func TestClientLeaves(t *testing.T) {
 
 func TestBodyThatDoesNotArrive(t *testing.T) {
 	p := &traffic.Proxy{Start: rollout.Routes{Canary: 100}, Canary: serve(t, func(_ http.ResponseWriter, req *http.Request) { io.ReadAll(req.Body) }).URL}
-	server := front(t, p)
+	server := serveProxy(t, p)
 	if resp, _ := raw(t, server, "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"); resp.StatusCode != http.StatusBadRequest {
 		t.Error(resp.Status)
 	}
@@ -487,9 +487,9 @@ func TestBodyThatDoesNotArrive(t *testing.T) {
 // and is not scaled down.
 func TestPromote(t *testing.T) {
 	p := &traffic.Proxy{Match: []rollout.Match{{Headers: map[string]rollout.StringMatch{"X-Insider": {Exact: "yes"}}}}}
-	url := front(t, p).URL
+	url := serveProxy(t, p).URL
 	set(t, p, rollout.Routes{Canary: 100})
-	said := func() string { return strings.Join([]string{ask(t, url), ask(t, url, "X-Insider", "yes")}, " ") }
+	said := func() string { return strings.Join([]string{get(t, url), get(t, url, "X-Insider", "yes")}, " ") }
 	if got := said(); got != "primary canary" {
 		t.Fatalf("before: %s", got)
 	}
@@ -510,7 +510,7 @@ func TestMatch(t *testing.T) {
 		{Headers: map[string]rollout.StringMatch{"X-Team": {Regex: "a|b|bcd"}}},
 		{Headers: map[string]rollout.StringMatch{"X-Quoted": {Regex: `\Qa.b`}}},
 	}}
-	url := front(t, p).URL
+	url := serveProxy(t, p).URL
 	tests := []struct{ header, want string }{
 		{"", "primary"},
 		{"X-Canary: yes", "primary"},
@@ -537,13 +537,13 @@ func TestMatch(t *testing.T) {
 				header = append(header, name, value)
 			}
 		}
-		testenv.Equal(t, ask(t, url, header...), test.want, "%.40q", test.header)
+		testenv.Equal(t, get(t, url, header...), test.want, "%.40q", test.header)
 	}
 	set(t, p, rollout.Routes{Primary: 50, Canary: 50})
 	canary := 0
 	for range 100 {
-		ask(t, url) // a request that does not match is not counted
-		if ask(t, url, "X-Team", "a") == "canary" {
+		get(t, url) // a request that does not match is not counted
+		if get(t, url, "X-Team", "a") == "canary" {
 			canary++
 		}
 	}

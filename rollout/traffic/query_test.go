@@ -40,9 +40,9 @@ var (
 	duration = rollout.Metric{Name: "request-duration"}
 )
 
-// measured returns a proxy whose canary answers with the status in the path, after the
+// newMeasuredProxy returns a proxy whose canary answers with the status in the path, after the
 // clock has advanced by the duration in the path.
-func measured(t *testing.T) (p *traffic.Proxy, c *clock, send func(path string)) {
+func newMeasuredProxy(t *testing.T) (p *traffic.Proxy, c *clock, send func(path string)) {
 	c = &clock{at: time.Unix(1e9, 0)}
 	canary := serve(t, func(w http.ResponseWriter, req *http.Request) {
 		status, took, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
@@ -58,11 +58,11 @@ func measured(t *testing.T) (p *traffic.Proxy, c *clock, send func(path string))
 		w.WriteHeader(code)
 	})
 	p = &traffic.Proxy{Canary: canary.URL, Now: c.now}
-	url := front(t, p).URL
+	url := serveProxy(t, p).URL
 	set(t, p, rollout.Routes{Canary: 100})
 	return p, c, func(path string) {
 		t.Helper()
-		ask(t, url+path)
+		get(t, url+path)
 		must(t, p.Drain(t.Context()))
 	}
 }
@@ -75,7 +75,7 @@ func value(t *testing.T, p *traffic.Proxy, m rollout.Metric) float64 {
 }
 
 func TestSuccessRate(t *testing.T) {
-	p, c, send := measured(t)
+	p, c, send := newMeasuredProxy(t)
 	for _, m := range []rollout.Metric{rate, duration} {
 		_, err := p.Query(t.Context(), nil, m)
 		if !errors.Is(err, rollout.ErrNoValues) || !strings.HasPrefix(err.Error(), "no values found for metric "+m.Name) {
@@ -113,7 +113,7 @@ func TestSuccessRate(t *testing.T) {
 // The error of the 99th percentile is at most a sixteenth at every magnitude.
 func TestDuration(t *testing.T) {
 	for _, took := range []time.Duration{time.Millisecond, 17 * time.Millisecond, 100 * time.Millisecond, 999 * time.Millisecond, 7 * time.Second, 30 * time.Minute} {
-		p, _, send := measured(t)
+		p, _, send := newMeasuredProxy(t)
 		for range 49 {
 			send("/200/" + (took / 100).String())
 		}
@@ -125,7 +125,7 @@ func TestDuration(t *testing.T) {
 			t.Errorf("%s: got %v", took, got)
 		}
 	}
-	p, _, send := measured(t)
+	p, _, send := newMeasuredProxy(t)
 	send("/200/1s")
 	for range 200 {
 		send("/200/100us")
@@ -139,7 +139,7 @@ func TestDuration(t *testing.T) {
 
 // Requests to an earlier canary do not count for the next one.
 func TestMeasurementsBeginAnew(t *testing.T) {
-	p, _, send := measured(t)
+	p, _, send := newMeasuredProxy(t)
 	send("/500/0s")
 	set(t, p, rollout.Routes{Primary: 50, Canary: 50})
 	testenv.Equal(t, value(t, p, rate), 0)
@@ -153,14 +153,14 @@ func TestMeasurementsBeginAnew(t *testing.T) {
 	testenv.Equal(t, value(t, p, rate), 100)
 }
 
-type answering float64
+type constantMetrics float64
 
-func (a answering) Query(context.Context, *rollout.Canary, rollout.Metric) (float64, error) {
+func (a constantMetrics) Query(context.Context, *rollout.Canary, rollout.Metric) (float64, error) {
 	return float64(a), nil
 }
 
 func TestMetrics(t *testing.T) {
-	p, _, send := measured(t)
+	p, _, send := newMeasuredProxy(t)
 	send("/200/0s")
 	custom := rollout.Metric{Name: "custom"}
 	inline := rollout.Metric{Name: "request-duration", Query: "sum(x)"}
@@ -170,7 +170,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s: %v", m.Name, err)
 		}
 	}
-	p.Next = answering(7)
+	p.Next = constantMetrics(7)
 	for _, m := range []rollout.Metric{custom, inline, template} {
 		if v, err := p.Query(t.Context(), nil, m); err != nil || v != 7 {
 			t.Errorf("%s: %v, %v", m.Name, v, err)
@@ -188,12 +188,12 @@ func TestMeasurementsAfterARestart(t *testing.T) {
 	canary := &rollout.Canary{}
 	for name, start := range map[string]rollout.Routes{"weight": {Primary: 60, Canary: 40}, "copies": {Primary: 100, Mirrored: true}} {
 		p := &traffic.Proxy{Canary: hello.URL, Start: start, Now: c.now}
-		url := front(t, p).URL
+		url := serveProxy(t, p).URL
 		if _, err := p.Query(t.Context(), canary, rate); !errors.Is(err, rollout.ErrTooEarly) {
 			t.Errorf("%s: at once: %v", name, err)
 		}
 		for range 10 {
-			ask(t, url) // the canary gets the request or a copy
+			get(t, url) // the canary gets the request or a copy
 		}
 		if err := p.Drain(t.Context()); err != nil { // waits for the copies
 			t.Fatal(err)
@@ -208,7 +208,7 @@ func TestMeasurementsAfterARestart(t *testing.T) {
 		}
 		if start.Canary > 0 {
 			for range 3 {
-				ask(t, url)
+				get(t, url)
 			}
 			if v, err := p.Query(t.Context(), canary, rate); v != 100 || err != nil {
 				t.Errorf("%s: with requests: %v, %v", name, v, err)
@@ -217,35 +217,35 @@ func TestMeasurementsAfterARestart(t *testing.T) {
 	}
 }
 
-// A machine has a primary, a canary, and a proxy in front of them.
-type machine struct {
-	t      *testing.T
-	clock  clock
-	proxy  *traffic.Proxy
-	url    string
-	broken atomic.Bool   // the canary answers 500
-	slow   chan struct{} // /slow answers once it is closed
-	at     chan struct{} // gets a value for each request to /slow at the canary
-	target stopping
-	home   func() // called after all traffic was routed to the primary
+// A deployment has a primary, a canary, and a proxy in front of them.
+type deployment struct {
+	t              *testing.T
+	clock          clock
+	proxy          *traffic.Proxy
+	url            string
+	broken         atomic.Bool   // the canary answers 500
+	slow           chan struct{} // /slow answers once it is closed
+	arrived        chan struct{} // gets a value for each request to /slow at the canary
+	target         stopping
+	onAllToPrimary func() // called after all traffic was routed to the primary
 }
 
 // SetRoutes and Routes implement [rollout.Traffic].
-func (m *machine) SetRoutes(ctx context.Context, r rollout.Routes) error {
+func (m *deployment) SetRoutes(ctx context.Context, r rollout.Routes) error {
 	err := m.proxy.SetRoutes(ctx, r)
 	if r.Canary == 0 {
-		m.home()
+		m.onAllToPrimary()
 	}
 	return err
 }
 
-func (m *machine) Routes(ctx context.Context) (rollout.Routes, error) { return m.proxy.Routes(ctx) }
+func (m *deployment) Routes(ctx context.Context) (rollout.Routes, error) { return m.proxy.Routes(ctx) }
 
-func newMachine(t *testing.T) *machine {
-	m := &machine{t: t, clock: clock{at: time.Unix(1e9, 0)}, slow: make(chan struct{}), at: make(chan struct{}, 1000), home: func() {}}
+func newDeployment(t *testing.T) *deployment {
+	m := &deployment{t: t, clock: clock{at: time.Unix(1e9, 0)}, slow: make(chan struct{}), arrived: make(chan struct{}, 1000), onAllToPrimary: func() {}}
 	canary := serve(t, func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path == "/slow" {
-			m.at <- struct{}{}
+			m.arrived <- struct{}{}
 			<-m.slow
 		} else if m.broken.Load() {
 			w.WriteHeader(http.StatusInternalServerError)
@@ -253,14 +253,14 @@ func newMachine(t *testing.T) *machine {
 		io.WriteString(w, "canary")
 	})
 	m.proxy = &traffic.Proxy{Canary: canary.URL, Now: m.clock.now}
-	m.url = front(t, m.proxy).URL
+	m.url = serveProxy(t, m.proxy).URL
 	m.target = stopping{Adapter: traffic.Adapter{Values: traffic.Values{Revision: "v2"}}, server: canary, called: make(chan struct{})}
 	return m
 }
 
 // run rolls out v2. Before each tick except the first, it sends 100 requests and then
 // calls each.
-func (m *machine) run(each func(s rollout.Status)) rollout.Status {
+func (m *deployment) run(each func(s rollout.Status)) rollout.Status {
 	m.t.Helper()
 	low := 99.0
 	analysis := &rollout.Analysis{
@@ -292,10 +292,10 @@ func (m *machine) run(each func(s rollout.Status)) rollout.Status {
 }
 
 // load sends 100 requests, and returns how many of them the canary got.
-func (m *machine) load() (canary int) {
+func (m *deployment) load() (canary int) {
 	m.t.Helper()
 	for range 100 {
-		switch got := ask(m.t, m.url); got {
+		switch got := get(m.t, m.url); got {
 		case "primary":
 		case "canary", "500 canary":
 			canary++
@@ -309,12 +309,12 @@ func (m *machine) load() (canary int) {
 // A canary that fails during the rollout is rolled back because of the measurements of
 // the proxy. Its slow requests are answered before it is stopped.
 func TestRolledBackByItsOwnMeasurements(t *testing.T) {
-	m := newMachine(t)
+	m := newDeployment(t)
 	var clients sync.WaitGroup
-	m.home = func() {
+	m.onAllToPrimary = func() {
 		if m.broken.Load() {
 			answer := sync.OnceFunc(func() { close(m.slow) })
-			m.home = answer
+			m.onAllToPrimary = answer
 			go answer() // while the analysis scales the canary down
 		}
 	}
@@ -324,13 +324,13 @@ func TestRolledBackByItsOwnMeasurements(t *testing.T) {
 		}
 		for range 100 {
 			clients.Go(func() {
-				if got := ask(t, m.url+"/slow"); got != "canary" && got != "primary" {
+				if got := get(t, m.url+"/slow"); got != "canary" && got != "primary" {
 					t.Errorf("a slow request got %q", got)
 				}
 			})
 		}
 		for range 30 {
-			<-m.at
+			<-m.arrived
 		}
 		m.broken.Store(true)
 		m.load()
@@ -341,7 +341,7 @@ func TestRolledBackByItsOwnMeasurements(t *testing.T) {
 	}
 	<-m.target.called
 	for range 20 {
-		testenv.Equal(t, ask(t, m.url), "primary", "after the rollback")
+		testenv.Equal(t, get(t, m.url), "primary", "after the rollback")
 	}
 	if r, err := m.proxy.Routes(t.Context()); err != nil || r != (rollout.Routes{Primary: 100}) {
 		t.Errorf("%+v, %v", r, err)

@@ -10,12 +10,12 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// span is how far back the measurements reach, in seconds.
-const span = 3600
+// windowSeconds is how far back the measurements reach, in seconds.
+const windowSeconds = 3600
 
 // A window counts the requests to the canary per second. It needs at most 6 MB, if
 // there were requests in every second of the hour.
-type window [span]*secondCounts
+type window [windowSeconds]*secondCounts
 
 // secondCounts counts the requests that ended in one second.
 type secondCounts struct {
@@ -28,7 +28,7 @@ type secondCounts struct {
 
 func (w *window) count(x *exchange) {
 	at := x.ended.Unix()
-	s := &w[uint64(at)%span]
+	s := &w[uint64(at)%windowSeconds]
 	if *s == nil || (*s).at != at {
 		*s = &secondCounts{at: at}
 	}
@@ -71,8 +71,8 @@ func (h *histogram) add(d time.Duration) {
 	h[min(i, len(h)-1)]++
 }
 
-// from returns the lower bound of a class, in units.
-func from(class int) float64 { return math.Exp2(float64(class)/16) - 1 }
+// lowerBound returns the lower bound of a class, in units.
+func lowerBound(class int) float64 { return math.Exp2(float64(class)/16) - 1 }
 
 // quantile returns the duration that the fraction q of n durations does not exceed,
 // interpolated within its class.
@@ -80,7 +80,7 @@ func (h *histogram) quantile(q float64, n int64) time.Duration {
 	rank, before := q*float64(n), 0.0
 	for i, c := range h {
 		if c > 0 && before+float64(c) >= rank {
-			return time.Duration((from(i) + (from(i+1)-from(i))*(rank-before)/float64(c)) * float64(unit))
+			return time.Duration((lowerBound(i) + (lowerBound(i+1)-lowerBound(i))*(rank-before)/float64(c)) * float64(unit))
 		}
 		before += float64(c)
 	}
@@ -110,7 +110,7 @@ func (p *Proxy) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) 
 	switch {
 	case !m.Builtin():
 		return 0, fmt.Errorf("metric %q: the proxy knows %s and %s alone", m.Name, rollout.SuccessRate, rollout.RequestDuration)
-	case interval > span*time.Second:
+	case interval > windowSeconds*time.Second:
 		return 0, fmt.Errorf("metric %s: interval: the proxy remembers an hour", m.Name)
 	case !p.resumed.IsZero() && p.Now().Sub(p.resumed) < least:
 		return 0, fmt.Errorf("%w: the proxy began less than %s ago", rollout.ErrTooEarly, least)
