@@ -87,7 +87,7 @@ func (d tempDir) create() (*tempFile, error) {
 
 // move renames the file to its final name, and creates the directory of that name.
 func (f *tempFile) move(name string) error {
-	err := durable.InDir(f.root, path.Dir(name), func() error { return f.root.Rename(f.name, name) })
+	err := durable.CreateIn(f.root, path.Dir(name), func() error { return f.root.Rename(f.name, name) })
 	if err == nil {
 		f.name = ""
 	}
@@ -127,7 +127,7 @@ func (d tempDir) sweep(ctx context.Context) (Swept, error) {
 
 // createLocked is openLocked for a file that may not exist yet; it also creates its directory.
 func createLocked(root *os.Root, name string, flag int) (f *os.File, err error) {
-	err = durable.InDir(root, path.Dir(name), func() (err error) {
+	err = durable.CreateIn(root, path.Dir(name), func() (err error) {
 		f, err = openLocked(root, name, flag|os.O_CREATE)
 		return err
 	})

@@ -265,8 +265,8 @@ func (p *program) runArtifactServe(ctx context.Context, dir string, at httpserve
 	fmt.Fprintf(p.stdout, "serving %s at %s\n", dir, l.URL)
 	handler := store.Handler()
 	return l.Serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if httpserve.Here(r) {
-			handler.ServeHTTP(httpserve.Answering(w, r), r)
+		if httpserve.HostAllowed(r) {
+			handler.ServeHTTP(httpserve.NewWriter(w, r), r)
 			return
 		}
 		http.Error(w, fmt.Sprintf("Forbidden: the request is for the host %q, and this answers those for this machine alone: "+

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	prefix       = "/api/v1/"
+	apiPrefix    = "/api/v1/"
 	maxAnswer    = 64 << 20 // bytes of a JSON answer
 	maxProblem   = 64 << 10 // bytes of an error answer
 	maxReason    = 2000     // bytes of the reason in an error answer
@@ -68,7 +68,7 @@ func Join(segments ...string) string {
 func (s Server) JSON(ctx context.Context, operation string, r Request, answer any) (int, error) {
 	resp, err := s.Send(ctx, r)
 	if err != nil {
-		return 0, s.Failed(operation, err)
+		return 0, s.WrapError(operation, err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
@@ -81,11 +81,11 @@ func (s Server) JSON(ctx context.Context, operation string, r Request, answer an
 			err = fmt.Errorf("the answer is not that of a %s: %w", s.Name, err)
 		}
 	}
-	return resp.StatusCode, s.Failed(operation, err)
+	return resp.StatusCode, s.WrapError(operation, err)
 }
 
-// Failed prepends operation to err and redacts the token in it; nil stays nil.
-func (s Server) Failed(operation string, err error) error {
+// WrapError prepends operation to err and redacts the token in it; nil stays nil.
+func (s Server) WrapError(operation string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (s Server) prepare(ctx context.Context, r Request) (*http.Request, error) {
 	case r.Path == "":
 		return nil, errors.New("a name is empty or made of dots, which no path of the API can have")
 	}
-	at := base.JoinPath(prefix, r.Path)
+	at := base.JoinPath(apiPrefix, r.Path)
 	at.RawQuery, at.Fragment = r.Query.Encode(), ""
 	var body io.Reader
 	header := http.Header{"Accept": {cmp.Or(r.Accept, "application/json")}}

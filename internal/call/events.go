@@ -32,7 +32,7 @@ func (s Server) stream(ctx context.Context, r Request, begun func() error, each 
 	if err := begun(); err != nil {
 		return err
 	}
-	return events(resp.Body, each)
+	return readEvents(resp.Body, each)
 }
 
 // First and maximum delay between two attempts to connect. The actual delay varies by half of it at random.
@@ -41,11 +41,11 @@ const (
 	lastPause  = 15 * time.Second
 )
 
-// A Following is a stream that is reconnected when it breaks.
-type Following struct {
+// A FollowConfig configures a stream that is reconnected when it breaks.
+type FollowConfig struct {
 	Operation string                   // prefix of errors
 	Request   func(again bool) Request // returns the request; again is true once there was a stream
-	Begun     func() error             // called when a stream is established; an error breaks the stream; nil for none
+	Connected func() error             // called when a stream is established; an error breaks the stream; nil for none
 	Each      func(data []byte) error  // called with the data of each event
 	Lost      func(error)              // called when a stream breaks, and with nil when it is established again; nil for none
 }
@@ -53,7 +53,7 @@ type Following struct {
 // Follow reads a stream, and reconnects when it breaks. It returns nil when ctx ends, and the error of Each if that
 // fails. It also fails if the first attempt to connect fails, if the server refuses the request with a [Refusal]
 // that is not transient, or if the answer is not a stream of events.
-func (s Server) Follow(ctx context.Context, f Following) error {
+func (s Server) Follow(ctx context.Context, f FollowConfig) error {
 	ever, lost := false, false
 	tell := func(err error) {
 		if lost = err != nil; f.Lost != nil {
@@ -63,8 +63,8 @@ func (s Server) Follow(ctx context.Context, f Following) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		var own error
 		err := s.stream(ctx, f.Request(ever), func() error {
-			if f.Begun != nil {
-				if err := f.Begun(); err != nil {
+			if f.Connected != nil {
+				if err := f.Connected(); err != nil {
 					return err
 				}
 			}
@@ -76,7 +76,7 @@ func (s Server) Follow(ctx context.Context, f Following) error {
 			own = f.Each(data)
 			return own
 		})
-		err = s.Failed(f.Operation, err)
+		err = s.WrapError(f.Operation, err)
 		var refused Refusal
 		switch {
 		case ctx.Err() != nil:
@@ -103,9 +103,9 @@ type Refusal interface {
 // errNoStream is the error for an answer that is not a stream of events.
 var errNoStream = errors.New("the answer is no stream of events")
 
-// events calls each with the data of every event of a stream (HTML, 9.2.6, except that a carriage return alone does
+// readEvents calls each with the data of every event of a stream (HTML, 9.2.6, except that a carriage return alone does
 // not end a line). It returns the first error of each, and an error that wraps io.ErrUnexpectedEOF when the stream ends.
-func events(r io.Reader, each func(data []byte) error) error {
+func readEvents(r io.Reader, each func(data []byte) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxEvent)
 	var data []byte

@@ -62,7 +62,7 @@ func (c Command) Run(ctx context.Context) (Output, error) {
 	cmd.Args[0] = c.Args[0]
 	cmd.Env = append([]string{}, c.Env...) // nil would mean the environment of this process
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	Group(cmd)
+	SetGroup(cmd)
 	ended := false // by ctx
 	cmd.WaitDelay = outputDelay
 	cmd.Cancel = func() error {
@@ -76,7 +76,7 @@ func (c Command) Run(ctx context.Context) (Output, error) {
 	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
 	case ended:
-		if Alive(cmd.Process.Pid) {
+		if GroupAlive(cmd.Process.Pid) {
 			Kill(cmd.Process.Pid)
 		}
 		return out, context.Cause(ctx)

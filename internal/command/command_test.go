@@ -40,14 +40,14 @@ var programs = map[string]func() int{
 		return 0
 	},
 	// deaf ignores SIGTERM.
-	"deaf": func() int { signal.Ignore(syscall.SIGTERM); return hold() },
+	"deaf": func() int { signal.Ignore(syscall.SIGTERM); return holdConnection() },
 	// parent leaves a deaf child and waits; away exits at once.
-	"parent": func() int { child(); <-time.After(time.Hour); return 0 },
-	"away":   func() int { child(); return 0 },
+	"parent": func() int { startChild(); <-time.After(time.Hour); return 0 },
+	"away":   func() int { startChild(); return 0 },
 }
 
-// hold keeps a connection to ADDR as long as the process lives.
-func hold() int {
+// holdConnection keeps a connection to ADDR as long as the process lives.
+func holdConnection() int {
 	c, err := dial()
 	if err != nil {
 		return 1
@@ -57,7 +57,7 @@ func hold() int {
 	return 0
 }
 
-func child() {
+func startChild() {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = []string{"PROGRAM=deaf", "ADDR=" + os.Getenv("ADDR")}
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -83,7 +83,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-func TestEnvironmentIsWhatIsGiven(t *testing.T) {
+func TestEnvironment(t *testing.T) {
 	t.Setenv("CANARY_SECRET", "c4n4ry")
 	out, err := run(t, t.Context(), "env", command.Command{Env: []string{"A=b"}})
 	if err != nil || string(out.Text) != "A=b|PROGRAM=env" {
@@ -102,7 +102,7 @@ func TestExitError(t *testing.T) {
 	}
 }
 
-func TestOutputOf64Megabytes(t *testing.T) {
+func TestOutputLimit(t *testing.T) {
 	out, err := run(t, t.Context(), "much", command.Command{Limit: 10})
 	if err != nil || len(out.Text) != 10 || !out.Truncated {
 		t.Errorf("%d bytes, %v, %v", len(out.Text), out.Truncated, err)
@@ -150,7 +150,7 @@ func TestContextThatHasEnded(t *testing.T) {
 func TestGroupEndsWithContext(t *testing.T) {
 	for _, name := range []string{"deaf", "parent"} {
 		t.Run(name, func(t *testing.T) {
-			l, lines := desk(t)
+			l, lines := acceptLines(t)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			go func() {
 				<-lines // the command runs
@@ -167,8 +167,8 @@ func TestGroupEndsWithContext(t *testing.T) {
 	}
 }
 
-func TestBackgroundGoesOn(t *testing.T) {
-	addr, lines := desk(t)
+func TestBackgroundProcessSurvives(t *testing.T) {
+	addr, lines := acceptLines(t)
 	if _, err := run(t, t.Context(), "away", command.Command{Env: []string{"ADDR=" + addr}}); err != nil {
 		t.Fatal(err)
 	}
@@ -188,9 +188,9 @@ func scan(r io.Reader, lines chan<- string) {
 	}
 }
 
-// desk accepts one connection of a process and sends its lines to the channel, which is
+// acceptLines accepts one connection of a process and sends its lines to the channel, which is
 // closed when the process is gone. The end of the test closes the connection.
-func desk(t *testing.T) (addr string, lines <-chan string) {
+func acceptLines(t *testing.T) (addr string, lines <-chan string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)

@@ -7,11 +7,11 @@ import (
 	"os/exec"
 )
 
-// Group does nothing: this system has no process groups.
-func Group(*exec.Cmd) {}
+// SetGroup does nothing: this system has no process groups.
+func SetGroup(*exec.Cmd) {}
 
-// Alive returns false: this system has no process groups.
-func Alive(int) bool { return false }
+// GroupAlive returns false: this system has no process groups.
+func GroupAlive(int) bool { return false }
 
 // Terminate kills a leader, since this system cannot ask a process to end.
 func Terminate(leader int) { Kill(leader) }

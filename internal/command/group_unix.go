@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// Group makes cmd lead a session and a process group of its own.
-func Group(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
+// SetGroup makes cmd lead a session and a process group of its own.
+func SetGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
-// Alive reports whether the group of a leader has a process. Systems without groups have none.
-func Alive(leader int) bool { return syscall.Kill(-leader, 0) != syscall.ESRCH }
+// GroupAlive reports whether the group of a leader has a process. Systems without groups have none.
+func GroupAlive(leader int) bool { return syscall.Kill(-leader, 0) != syscall.ESRCH }
 
 // Terminate sends SIGTERM to the group of a leader, and continues processes that are stopped.
 func Terminate(leader int) {

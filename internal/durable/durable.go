@@ -27,7 +27,7 @@ func ReplaceIn(root *os.Root, name string, data []byte) error {
 	temp := TempName(name)
 	root.Remove(temp) // left by a killed process
 	var f *os.File
-	err := InDir(root, path.Dir(name), func() (err error) {
+	err := CreateIn(root, path.Dir(name), func() (err error) {
 		f, err = root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		return err
 	})
@@ -44,9 +44,9 @@ func ReplaceIn(root *os.Root, name string, data []byte) error {
 	return SyncUp(root, path.Dir(name))
 }
 
-// InDir calls do, which creates an entry in a directory below root. If the directory is missing, InDir
+// CreateIn calls do, which creates an entry in a directory below root. If the directory is missing, CreateIn
 // creates it and calls do again. It copes with another process that removes the directory because it is empty.
-func InDir(root *os.Root, dir string, do func() error) (err error) {
+func CreateIn(root *os.Root, dir string, do func() error) (err error) {
 	for range 100 {
 		if err = do(); !errors.Is(err, fs.ErrNotExist) {
 			return err

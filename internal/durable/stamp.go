@@ -15,13 +15,13 @@ type Stamp struct {
 	device, number uint64 // of the file; 0 if the system does not provide them
 }
 
-// tick is the coarsest resolution of modification times of file systems.
-const tick = 2 * time.Second
+// timeResolution is the coarsest resolution of modification times of file systems.
+const timeResolution = 2 * time.Second
 
 // StampOf returns the stamp of the file that info describes.
 func StampOf(info fs.FileInfo) Stamp {
 	s := Stamp{size: info.Size(), modified: info.ModTime().UnixNano()}
-	s.system(info)
+	s.setSystemFields(info)
 	return s
 }
 
@@ -32,5 +32,5 @@ func (s Stamp) String() string { return fmt.Sprintf("%d %d %d", s.size, s.modifi
 // Settled reports whether any change after now certainly results in another stamp. That is not the case
 // if the last change is so recent that another one may get the same time.
 func (s Stamp) Settled(now time.Time) bool {
-	return now.UnixNano()-max(s.modified, s.changed) > int64(tick)
+	return now.UnixNano()-max(s.modified, s.changed) > int64(timeResolution)
 }

@@ -2,5 +2,5 @@ package durable
 
 import "io/fs"
 
-// system does nothing: the number of a file is available for open files only.
-func (s *Stamp) system(fs.FileInfo) {}
+// setSystemFields does nothing: the number of a file is available for open files only.
+func (s *Stamp) setSystemFields(fs.FileInfo) {}

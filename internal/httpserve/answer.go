@@ -20,9 +20,9 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
-// answerTime is the time limit for receiving the header or body of a request, and for the client to
+// ioTimeout is the time limit for receiving the header or body of a request, and for the client to
 // read each written piece of an answer.
-const answerTime = 30 * time.Second
+const ioTimeout = 30 * time.Second
 
 // A Refusal is an error with the status of its answer.
 type Refusal struct {
@@ -40,8 +40,8 @@ func Refuse(status int, format string, values ...any) error {
 	return &Refusal{status, fmt.Errorf(format, values...)}
 }
 
-// ErrNothing is the refusal of a path that does not exist.
-var ErrNothing = Refuse(http.StatusNotFound, "there is nothing at this path")
+// ErrNotFound is the refusal of a path that does not exist.
+var ErrNotFound = Refuse(http.StatusNotFound, "there is nothing at this path")
 
 // A Writer records the status and size of an answer, and renews the write deadline for each piece of it.
 type Writer struct {
@@ -52,12 +52,12 @@ type Writer struct {
 	control *http.ResponseController
 }
 
-// Answering returns w as a [Writer] and sets the deadline for reading the body of the request. If the body
+// NewWriter returns w as a [Writer] and sets the deadline for reading the body of the request. If the body
 // does not arrive in time, the connection is closed.
-func Answering(w http.ResponseWriter, r *http.Request) *Writer {
+func NewWriter(w http.ResponseWriter, r *http.Request) *Writer {
 	a := &Writer{ResponseWriter: w, control: http.NewResponseController(w)}
 	if r.ContentLength != 0 {
-		a.control.SetReadDeadline(time.Now().Add(answerTime)) // if w does not support it, the deadline of the server applies
+		a.control.SetReadDeadline(time.Now().Add(ioTimeout)) // if w does not support it, the deadline of the server applies
 	}
 	if r.Header["Expect"] != nil {
 		a.control.SetWriteDeadline(time.Time{}) // clears that of the previous answer: net/http writes 100 Continue first
@@ -69,7 +69,7 @@ func Answering(w http.ResponseWriter, r *http.Request) *Writer {
 func (a *Writer) WriteHeader(status int) {
 	if a.Status == 0 && status >= 200 {
 		a.Status = status
-		a.control.SetWriteDeadline(time.Now().Add(answerTime))
+		a.control.SetWriteDeadline(time.Now().Add(ioTimeout))
 	}
 	a.ResponseWriter.WriteHeader(status)
 }
@@ -77,18 +77,18 @@ func (a *Writer) WriteHeader(status int) {
 // writePiece is the number of bytes that are written before the deadline is renewed.
 const writePiece = 64 << 10
 
-// begin writes the header, unless it was written, and renews the deadline for the next piece.
-func (a *Writer) begin() {
+// beginPiece writes the header, unless it was written, and renews the deadline for the next piece.
+func (a *Writer) beginPiece() {
 	if a.Status == 0 {
 		a.WriteHeader(http.StatusOK)
 	}
-	a.control.SetWriteDeadline(time.Now().Add(answerTime))
+	a.control.SetWriteDeadline(time.Now().Add(ioTimeout))
 }
 
 // Write implements [http.ResponseWriter].
 func (a *Writer) Write(p []byte) (n int, err error) {
 	for {
-		a.begin()
+		a.beginPiece()
 		part, err := a.ResponseWriter.Write(p[n:min(len(p), n+writePiece)])
 		n += part
 		a.Bytes += int64(part)
@@ -109,7 +109,7 @@ func (a *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 		return io.Copy(struct{ io.Writer }{a}, r)
 	}
 	for err == nil && limited.N > 0 {
-		a.begin()
+		a.beginPiece()
 		part := io.LimitedReader{R: limited.R, N: min(limited.N, filePiece)}
 		var copied int64
 		copied, err = io.Copy(a.ResponseWriter, &part)
@@ -125,7 +125,7 @@ func (a *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 
 // FlushError is called by [http.ResponseController].
 func (a *Writer) FlushError() error {
-	a.begin()
+	a.beginPiece()
 	return a.control.Flush()
 }
 
@@ -146,7 +146,7 @@ func Send(w http.ResponseWriter, status int, kind string, body []byte) error {
 		delete(header, "Content-Length")
 	}
 	w.WriteHeader(status)
-	if last := len(body) - 1; last > keptBytes {
+	if last := len(body) - 1; last > bufferedBytes {
 		if _, err := w.Write(body[:last]); err != nil {
 			return err
 		}
@@ -156,8 +156,8 @@ func Send(w http.ResponseWriter, status int, kind string, body []byte) error {
 	return err
 }
 
-// keptBytes is the number of bytes that net/http buffers at least until the handler returns.
-const keptBytes = 1 << 10
+// bufferedBytes is the number of bytes that net/http buffers at least until the handler returns.
+const bufferedBytes = 1 << 10
 
 // Text answers with plain text; "" sends no body.
 func Text(w http.ResponseWriter, status int, body string) error {
@@ -219,7 +219,7 @@ func NewBodies(limit int64) *Bodies {
 // or if too many requests with large bodies are being served.
 func (b *Bodies) Read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > b.Limit {
-		return nil, b.long()
+		return nil, b.tooLongError()
 	}
 	body := http.MaxBytesReader(w, r.Body, b.Limit)
 	var text bytes.Buffer
@@ -235,7 +235,7 @@ func (b *Bodies) Read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		_, err = text.ReadFrom(body)
 	}
 	if _, is := errors.AsType[*http.MaxBytesError](err); is {
-		return nil, b.long()
+		return nil, b.tooLongError()
 	}
 	if err != nil && err != io.EOF {
 		return nil, Refuse(http.StatusBadRequest, "the body did not arrive whole")
@@ -243,7 +243,7 @@ func (b *Bodies) Read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-func (b *Bodies) long() error {
+func (b *Bodies) tooLongError() error {
 	return Refuse(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", b.Limit)
 }
 
@@ -268,8 +268,8 @@ func (b *Bodies) JSON(w http.ResponseWriter, r *http.Request, value any) error {
 	return nil
 }
 
-// article returns the JSON type, with its article, for the kind of a Go type or a value named by encoding/json.
-func article(name string) string {
+// jsonType returns the JSON type, with its article, for the kind of a Go type or a value named by encoding/json.
+func jsonType(name string) string {
 	switch name, _, _ = strings.Cut(name, " "); name { // a number out of range follows
 	case "string", "number":
 		return "a " + name
@@ -289,7 +289,7 @@ func Describe(err error) string {
 		if wrong.Field == "" {
 			return fmt.Sprintf("the body is not a JSON object but a JSON %s", wrong.Value)
 		}
-		return fmt.Sprintf("%s: %s; expected %s", wrong.Field, article(wrong.Value), article(wrong.Type.Kind().String()))
+		return fmt.Sprintf("%s: %s; expected %s", wrong.Field, jsonType(wrong.Value), jsonType(wrong.Type.Kind().String()))
 	}
 	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Sprintf("the body is not a JSON object: byte %d: %v", wrong.Offset, wrong)
@@ -317,8 +317,8 @@ func Parameters(r *http.Request, allowed ...string) (map[string]string, error) {
 	return values, nil
 }
 
-// Wants reports whether the header Accept names a media type; wildcards do not count.
-func Wants(r *http.Request, kind string) bool {
+// Accepts reports whether the header Accept names a media type; wildcards do not count.
+func Accepts(r *http.Request, kind string) bool {
 	for _, line := range r.Header["Accept"] {
 		for item := range strings.SplitSeq(line, ",") {
 			found, parameters, err := mime.ParseMediaType(item)
@@ -335,7 +335,7 @@ func Wants(r *http.Request, kind string) bool {
 
 // Remote returns the address of a caller for logs, or "socket" if it uses the socket of the server.
 func Remote(r *http.Request) string {
-	if trusted(r) {
+	if viaSocket(r) {
 		return "socket"
 	}
 	address, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -345,12 +345,12 @@ func Remote(r *http.Request) string {
 	return redact.Excerpt(address, 200)
 }
 
-// ToPage redirects a browser that requests the root to the page, and reports whether it did.
-func ToPage(w http.ResponseWriter, r *http.Request) bool {
+// RedirectToPage redirects a browser that requests the root to the page, and reports whether it did.
+func RedirectToPage(w http.ResponseWriter, r *http.Request) bool {
 	if r.URL.Path != "/" || r.Method != http.MethodGet && r.Method != http.MethodHead || !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		return false
 	}
-	w.Header().Set("Location", take(r).base+"ui/") // relative: a proxy may have removed a prefix
+	w.Header().Set("Location", takeCredentials(r).base+"ui/") // relative: a proxy may have removed a prefix
 	w.Header().Set("Vary", "Accept")
 	w.WriteHeader(http.StatusSeeOther)
 	return true

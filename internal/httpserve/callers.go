@@ -57,13 +57,13 @@ var (
 	ErrForbidden = errors.New("not allowed")
 )
 
-// A Denial is the reason why a caller was refused. It is logged; the answer contains only Told or, if
+// A Denial is the reason why a caller was refused. It is logged; the answer contains only Message or, if
 // that is empty, a general text for the error that the Denial wraps.
 type Denial struct {
-	Kind  string // missing, invalid, expired, host, origin, or the part of the scope that does not allow it, such as namespace
-	Actor string // of the caller, "" if it is unknown
-	Told  string
-	err   error
+	Kind    string // missing, invalid, expired, host, origin, or the part of the scope that does not allow it, such as namespace
+	Actor   string // of the caller, "" if it is unknown
+	Message string
+	err     error
 }
 
 func (d *Denial) Error() string { return d.err.Error() }
@@ -76,13 +76,13 @@ func Forbid(kind, actor, reason string) error {
 	return &Denial{Kind: kind, Actor: actor, err: fmt.Errorf("%w: %s", ErrForbidden, reason)}
 }
 
-// Outside returns the [Denial] of an action verb because of a value that is not in the scope of the caller. Kind says
+// OutOfScope returns the [Denial] of an action verb because of a value that is not in the scope of the caller. Kind says
 // what the value is, such as namespace.
-func Outside(kind, actor, verb, value string) error {
+func OutOfScope(kind, actor, verb, value string) error {
 	return Forbid(kind, actor, verb+": "+kind+" "+document.Quote(value)+" is not in its scope")
 }
 
-func unknown(kind, actor, reason string) error {
+func denyUnknown(kind, actor, reason string) error {
 	return &Denial{Kind: kind, Actor: actor, err: fmt.Errorf("%w: %s", ErrUnknown, reason)}
 }
 
@@ -120,12 +120,12 @@ func Allows(list *[]Pattern, text string) bool {
 
 // A Config configures a [Guard].
 type Config struct {
-	File         string           // "" for none; a request makes the guard check it for changes, at most once a second
-	Certificates bool             // client certificates are verified; without File, each may do everything
-	Cookie       string           // name of the session cookie, different for each server: servers of one host share cookies
-	Lists        map[string]List  // the lists that a scope may contain, by field
-	Warn         func(error)      // called with errors of a changed file, and with probable mistakes in it; nil for no reports
-	Now          func() time.Time // nil for time.Now
+	File         string              // "" for none; a request makes the guard check it for changes, at most once a second
+	Certificates bool                // client certificates are verified; without File, each may do everything
+	Cookie       string              // name of the session cookie, different for each server: servers of one host share cookies
+	Lists        map[string]ListRule // the lists that a scope may contain, by field
+	Warn         func(error)         // called with errors of a changed file, and with probable mistakes in it; nil for no reports
+	Now          func() time.Time    // nil for time.Now
 }
 
 // A Guard authenticates callers. The nil Guard lets all callers do everything. A Guard is safe for concurrent use.
@@ -138,7 +138,7 @@ type Guard struct {
 
 // OpenGuard reads the file of a configuration. The error names each invalid field of it.
 func OpenGuard(c Config) (*Guard, error) {
-	g := &Guard{certificates: c.Certificates, sessions: sessions{cookie: c.Cookie, byID: make(map[digest]session)}, now: c.Now}
+	g := &Guard{certificates: c.Certificates, sessions: sessions{cookieName: c.Cookie, byID: make(map[digest]session)}, now: c.Now}
 	if g.now == nil {
 		g.now = time.Now
 	}
@@ -146,7 +146,7 @@ func OpenGuard(c Config) (*Guard, error) {
 		return g, nil
 	}
 	var err error
-	g.file, err = reload(g.now, c.Warn, func(contents [][]byte) ([]caller, []error, error) { return readCallers(c.File, contents[0], c.Lists) }, c.File)
+	g.file, err = newReloaded(g.now, c.Warn, func(contents [][]byte) ([]caller, []error, error) { return readCallers(c.File, contents[0], c.Lists) }, c.File)
 	if err != nil {
 		return nil, err
 	}
@@ -179,15 +179,15 @@ func (g *Guard) Required() bool { return g != nil && (g.file != nil || g.certifi
 // socket may do everything. Elsewhere is a token that the server found elsewhere in the request, "" for none. The
 // error is a [Denial] that wraps [ErrUnknown].
 func (g *Guard) Identify(r *http.Request, elsewhere string) (Grant, error) {
-	c := take(r)
-	if !g.Required() || trusted(r) {
+	c := takeCredentials(r)
+	if !g.Required() || viaSocket(r) {
 		return Grant{All: true}, nil
 	}
 	if token := cmp.Or(c.bearer, c.basic, c.path, c.query, elsewhere); token != "" {
 		return g.byToken(digestOf(token))
 	}
 	if c.unreadable {
-		return Grant{}, unknown("invalid", "", "the header Authorization is neither Bearer nor Basic with a password")
+		return Grant{}, denyUnknown("invalid", "", "the header Authorization is neither Bearer nor Basic with a password")
 	}
 	if token, ok := g.sessions.find(r, c.cookies, g.now()); ok {
 		if grant, err := g.byToken(token); err == nil {
@@ -195,9 +195,9 @@ func (g *Guard) Identify(r *http.Request, elsewhere string) (Grant, error) {
 		}
 	}
 	if !g.certificates || r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-		return Grant{}, unknown("missing", "", "there is no credential in the request")
+		return Grant{}, denyUnknown("missing", "", "there is no credential in the request")
 	}
-	return g.byLeaf(r.TLS.VerifiedChains[0][0])
+	return g.byCertificate(r.TLS.VerifiedChains[0][0])
 }
 
 // Renew returns the current grant for the credential of an earlier one. Long requests such as streams use it to
@@ -205,16 +205,16 @@ func (g *Guard) Identify(r *http.Request, elsewhere string) (Grant, error) {
 func (g *Guard) Renew(old Grant) (Grant, error) {
 	switch {
 	case old.leaf != nil:
-		return g.byLeaf(old.leaf)
+		return g.byCertificate(old.leaf)
 	case !g.Required() || old.All:
 		return old, nil
 	}
 	return g.byToken(old.token)
 }
 
-// Named returns the current grant of the caller with a name, for work that outlives the request. If there is no file,
+// ByName returns the current grant of the caller with a name, for work that outlives the request. If there is no file,
 // any name is that of a client certificate, which may do everything. The errors are those of [Guard.Identify].
-func (g *Guard) Named(actor string) (Grant, error) {
+func (g *Guard) ByName(actor string) (Grant, error) {
 	switch {
 	case !g.Required():
 		return Grant{All: true}, nil
@@ -222,7 +222,7 @@ func (g *Guard) Named(actor string) (Grant, error) {
 		return Grant{Actor: actor, All: true}, nil
 	}
 	found := g.find(func(c *caller) bool { return c.Name == actor })
-	return g.grant(Grant{caller: found}, "the caller is not known any more")
+	return g.completeGrant(Grant{caller: found}, "the caller is not known any more")
 }
 
 // find returns the last caller of the file for which meant returns true, nil for none. It always checks all callers.
@@ -241,31 +241,31 @@ func (g *Guard) find(meant func(*caller) bool) (found *caller) {
 
 func (g *Guard) byToken(token digest) (Grant, error) {
 	found := g.find(func(c *caller) bool { return subtle.ConstantTimeCompare(token[:], c.digest[:]) == 1 })
-	return g.grant(Grant{caller: found, token: token}, "the token is not known")
+	return g.completeGrant(Grant{caller: found, token: token}, "the token is not known")
 }
 
-// byLeaf returns the grant of a client certificate. It checks the expiry: the connection on which the certificate
+// byCertificate returns the grant of a client certificate. It checks the expiry: the connection on which the certificate
 // was verified may be old.
-func (g *Guard) byLeaf(leaf *x509.Certificate) (Grant, error) {
+func (g *Guard) byCertificate(leaf *x509.Certificate) (Grant, error) {
 	name := subject(leaf)
 	switch {
 	case g.now().After(leaf.NotAfter):
-		return Grant{}, unknown("expired", name, "the certificate has expired")
+		return Grant{}, denyUnknown("expired", name, "the certificate has expired")
 	case g.file == nil:
 		return Grant{Actor: name, All: true, leaf: leaf}, nil
 	}
 	found := g.find(func(c *caller) bool { return c.isSubject(leaf) })
-	return g.grant(Grant{caller: found, leaf: leaf}, "the certificate of "+document.Quote(name)+" is not known")
+	return g.completeGrant(Grant{caller: found, leaf: leaf}, "the certificate of "+document.Quote(name)+" is not known")
 }
 
-// grant completes a grant. It fails if the grant has no caller, with the reason absent, or if its credential has expired.
-func (g *Guard) grant(of Grant, absent string) (Grant, error) {
+// completeGrant completes a grant. It fails if the grant has no caller, with the reason absent, or if its credential has expired.
+func (g *Guard) completeGrant(of Grant, absent string) (Grant, error) {
 	if of.caller == nil {
-		return Grant{}, unknown("invalid", "", absent)
+		return Grant{}, denyUnknown("invalid", "", absent)
 	}
 	of.Actor = of.caller.Name
 	if ends := of.caller.Expires; !ends.IsZero() && !g.now().Before(ends) {
-		return Grant{}, unknown("expired", of.Actor, "the credential has expired")
+		return Grant{}, denyUnknown("expired", of.Actor, "the credential has expired")
 	}
 	return of, nil
 }

@@ -24,10 +24,10 @@ type credentials struct {
 
 type credentialsKey struct{}
 
-// take removes the credentials from a request: the headers Authorization and Cookie, the query parameter
+// takeCredentials removes the credentials from a request: the headers Authorization and Cookie, the query parameter
 // token, the path prefix /token/TOKEN, and the header Referer, which may repeat these two. It stores them in
 // the context of the request, where later calls find them.
-func take(r *http.Request) *credentials {
+func takeCredentials(r *http.Request) *credentials {
 	if c, ok := r.Context().Value(credentialsKey{}).(*credentials); ok {
 		return c
 	}
@@ -99,13 +99,13 @@ func (c *credentials) takePath(u *url.URL) {
 }
 
 const (
-	sessionLasts = 12 * time.Hour
-	maxSessions  = 100 // of one token
+	sessionLifetime = 12 * time.Hour
+	maxSessions     = 100 // of one token
 )
 
 // sessions are the sessions of the web page. They are kept in memory only.
 type sessions struct {
-	cookie string // its name
+	cookieName string // its name
 
 	mu   sync.Mutex
 	byID map[digest]session // by the digest of the value of the cookie
@@ -113,8 +113,8 @@ type sessions struct {
 
 // A session replaces a token until it ends.
 type session struct {
-	token digest
-	ends  time.Time
+	token   digest
+	expires time.Time
 }
 
 // Login begins a session for a token and sets its cookie. The session ends after 12 hours, by
@@ -124,21 +124,21 @@ func (g *Guard) Login(w http.ResponseWriter, r *http.Request, token string) (Gra
 		return Grant{All: true}, nil
 	}
 	if token == "" {
-		return Grant{}, unknown("missing", "", "there is no token in the request")
+		return Grant{}, denyUnknown("missing", "", "there is no token in the request")
 	}
 	grant, err := g.byToken(digestOf(token))
 	if err != nil {
 		return Grant{}, err
 	}
 	id := rand.Text()
-	g.sessions.add(digestOf(id), session{digestOf(token), g.now().Add(sessionLasts)}, g.now())
-	http.SetCookie(w, g.sessions.of(r, id, int(sessionLasts.Seconds())))
+	g.sessions.add(digestOf(id), session{digestOf(token), g.now().Add(sessionLifetime)}, g.now())
+	http.SetCookie(w, g.sessions.newCookie(r, id, int(sessionLifetime.Seconds())))
 	return grant, nil
 }
 
 // Logout ends the session of a request, if there is one.
 func (g *Guard) Logout(w http.ResponseWriter, r *http.Request) {
-	c := take(r)
+	c := takeCredentials(r)
 	if g == nil {
 		return
 	}
@@ -146,15 +146,15 @@ func (g *Guard) Logout(w http.ResponseWriter, r *http.Request) {
 		g.sessions.mu.Lock()
 		delete(g.sessions.byID, digestOf(id))
 		g.sessions.mu.Unlock()
-		http.SetCookie(w, g.sessions.of(r, "", -1))
+		http.SetCookie(w, g.sessions.newCookie(r, "", -1))
 	}
 }
 
-// of returns the cookie of a session. If the browser uses https, with this server or with a proxy that terminates
+// newCookie returns the cookie of a session. If the browser uses https, with this server or with a proxy that terminates
 // TLS, the name of the cookie has a prefix with which browsers accept it only from this host and only over https
 // (RFC 6265bis, section 4.1.3). Sibling hosts then cannot log users in or out here.
-func (s *sessions) of(r *http.Request, value string, maxAge int) *http.Cookie {
-	c := &http.Cookie{Name: s.cookie, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteStrictMode}
+func (s *sessions) newCookie(r *http.Request, value string, maxAge int) *http.Cookie {
+	c := &http.Cookie{Name: s.cookieName, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteStrictMode}
 	if c.Secure = r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"; c.Secure {
 		c.Name = "__Host-" + c.Name
 	}
@@ -167,7 +167,7 @@ func (s *sessions) id(r *http.Request, cookies string) string {
 		return ""
 	}
 	header := http.Request{Header: http.Header{"Cookie": {cookies}}}
-	if c, err := header.Cookie(s.of(r, "", 0).Name); err == nil {
+	if c, err := header.Cookie(s.newCookie(r, "", 0).Name); err == nil {
 		return c.Value
 	}
 	return ""
@@ -179,7 +179,7 @@ func (s *sessions) find(r *http.Request, cookies string, now time.Time) (digest,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found, ok := s.byID[digestOf(id)]
-	return found.token, ok && id != "" && now.Before(found.ends)
+	return found.token, ok && id != "" && now.Before(found.expires)
 }
 
 // add adds a session and deletes those that have ended. If a token has too many sessions, the one that ends first is
@@ -190,10 +190,10 @@ func (s *sessions) add(id digest, new session, now time.Time) {
 	same, first := 0, id
 	s.byID[id] = new
 	for other, old := range s.byID {
-		if !now.Before(old.ends) {
+		if !now.Before(old.expires) {
 			delete(s.byID, other)
 		} else if old.token == new.token {
-			if same++; old.ends.Before(s.byID[first].ends) {
+			if same++; old.expires.Before(s.byID[first].expires) {
 				first = other
 			}
 		}

@@ -21,8 +21,8 @@ const (
 	tokenB = "token-of-people+/=%&?-0123456789"
 )
 
-// write writes a file of callers and returns its name.
-func write(t *testing.T, text string) string {
+// writeCallers writes a file of callers and returns its name.
+func writeCallers(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "callers.yaml")
 	must(t, os.WriteFile(name, []byte(text), 0o600))
@@ -32,7 +32,7 @@ func write(t *testing.T, text string) string {
 // guard returns a guard for a file of callers with a text.
 func guard(t *testing.T, text string) *httpserve.Guard {
 	t.Helper()
-	g, err := httpserve.OpenGuard(httpserve.Config{Cookie: "headgate_session", File: write(t, text)})
+	g, err := httpserve.OpenGuard(httpserve.Config{Cookie: "headgate_session", File: writeCallers(t, text)})
 	must(t, err)
 	return g
 }
@@ -113,7 +113,7 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-func TestEverybody(t *testing.T) {
+func TestOpenGuard(t *testing.T) {
 	open, err := httpserve.OpenGuard(httpserve.Config{})
 	must(t, err)
 	for name, g := range map[string]*httpserve.Guard{"nil": nil, "without a file": open} {
@@ -131,7 +131,7 @@ func TestEverybody(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	g, err := httpserve.OpenGuard(httpserve.Config{
-		File: write(t, "tokens: [{name: ci, token: "+tokenA+", expires: 2026-06-01T12:00:01Z}]"),
+		File: writeCallers(t, "tokens: [{name: ci, token: "+tokenA+", expires: 2026-06-01T12:00:01Z}]"),
 		Now:  func() time.Time { return now },
 	})
 	must(t, err)
@@ -148,7 +148,7 @@ func TestExpiry(t *testing.T) {
 
 func TestSession(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	file := write(t, callers())
+	file := writeCallers(t, callers())
 	g, err := httpserve.OpenGuard(httpserve.Config{Cookie: "headgate_session", File: file, Now: func() time.Time { return now }})
 	must(t, err)
 	login := func(r *http.Request, token string) (*http.Cookie, error) {
@@ -239,7 +239,7 @@ func TestSession(t *testing.T) {
 // that the sessions of other tokens do not.
 func TestManySessions(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	g, err := httpserve.OpenGuard(httpserve.Config{Cookie: "headgate_session", File: write(t, callers()), Now: func() time.Time { return now }})
+	g, err := httpserve.OpenGuard(httpserve.Config{Cookie: "headgate_session", File: writeCallers(t, callers()), Now: func() time.Time { return now }})
 	must(t, err)
 	login := func(token string) *http.Cookie {
 		w := httptest.NewRecorder()

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	lookAgain = time.Second // least time between two reads of the files
-	maxFile   = 3 << 20     // bytes of a file
+	reloadInterval = time.Second // least time between two reads of the files
+	maxFile        = 3 << 20     // bytes of a file
 )
 
 // A reloaded value is decoded from files, such as tokens or certificates, and decoded again when their
@@ -31,13 +31,13 @@ type reloaded[T any] struct {
 	problem string            // last reported error
 }
 
-// reload decodes a value from files. It fails if they cannot be read or are invalid. Later errors are passed to
+// newReloaded decodes a value from files. It fails if they cannot be read or are invalid. Later errors are passed to
 // warn, and so are the warnings of read; warn may be nil.
-func reload[T any](now func() time.Time, warn func(error), read func([][]byte) (T, []error, error), names ...string) (*reloaded[T], error) {
+func newReloaded[T any](now func() time.Time, warn func(error), read func([][]byte) (T, []error, error), names ...string) (*reloaded[T], error) {
 	if warn == nil {
 		warn = func(error) {}
 	}
-	v := &reloaded[T]{names: names, read: read, warn: warn, now: now, next: now().Add(lookAgain)}
+	v := &reloaded[T]{names: names, read: read, warn: warn, now: now, next: now().Add(reloadInterval)}
 	return v, v.load()
 }
 
@@ -46,7 +46,7 @@ func (v *reloaded[T]) Value() T {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if now := v.now(); !now.Before(v.next) {
-		v.next = now.Add(lookAgain)
+		v.next = now.Add(reloadInterval)
 		problem := ""
 		if err := v.load(); err != nil {
 			problem = err.Error()

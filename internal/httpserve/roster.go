@@ -24,14 +24,14 @@ const (
 	maxCallers = 1000
 )
 
-// A List is the rule for a list of patterns in a scope.
-type List struct {
+// A ListRule is the rule for a list of patterns in a scope.
+type ListRule struct {
 	Check  func(Pattern) string  // returns what is wrong with a pattern, "" if it is valid
 	Adjust func(Pattern) Pattern // returns the pattern that is compared; nil for the same
 	Absent string                // what a scope without the list allows, for messages; default all
 }
 
-// CheckText is the [List] check for arbitrary printable names.
+// CheckText is the [ListRule] check for arbitrary printable names.
 func CheckText(p Pattern) string {
 	if p == "" || strings.ContainsFunc(string(p), func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return "must be a name, or a pattern with *"
@@ -39,7 +39,7 @@ func CheckText(p Pattern) string {
 	return ""
 }
 
-// CheckNamespace is the [List] check for namespaces.
+// CheckNamespace is the [ListRule] check for namespaces.
 func CheckNamespace(p Pattern) string {
 	if p == "" || strings.Trim(string(p), "*abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return document.Quote(string(p)) + " is no namespace: write lower-case letters, digits and '-', and * for any text"
@@ -76,7 +76,7 @@ type caller struct {
 }
 
 // readCallers decodes the file of callers. The warnings are probable mistakes.
-func readCallers(name string, content []byte, lists map[string]List) ([]caller, []error, error) {
+func readCallers(name string, content []byte, lists map[string]ListRule) ([]caller, []error, error) {
 	stream, err := document.Open(name, bytes.NewReader(content))
 	if err != nil {
 		return nil, nil, err
@@ -98,13 +98,13 @@ func readCallers(name string, content []byte, lists map[string]List) ([]caller, 
 		} else {
 			for i := range out.Tokens {
 				at := fmt.Sprintf("tokens[%d]", i)
-				v.caller(at, n.At("tokens").Items[i], &out.Tokens[i])
-				v.token(at, &out.Tokens[i])
+				v.checkCaller(at, n.At("tokens").Items[i], &out.Tokens[i])
+				v.checkToken(at, &out.Tokens[i])
 			}
 			for i := range out.Certificates {
 				at := fmt.Sprintf("certificates[%d]", i)
-				v.caller(at, n.At("certificates").Items[i], &out.Certificates[i])
-				v.certificate(at, &out.Certificates[i])
+				v.checkCaller(at, n.At("certificates").Items[i], &out.Certificates[i])
+				v.checkCertificate(at, &out.Certificates[i])
 			}
 		}
 		d.Adopt(&v.defects)
@@ -126,25 +126,25 @@ func readCallers(name string, content []byte, lists map[string]List) ([]caller, 
 
 // A verifier checks the rules of the file that its Go types do not express.
 type verifier struct {
-	lists             map[string]List
+	lists             map[string]ListRule
 	taken             map[string]string // fields of names, digests and subjects, which must be unique
 	defects, warnings document.Findings
 }
 
-// alone records that the field at contains what, which must be unique. If another field contains it as well, alone adds
+// checkUnique records that the field at contains what, which must be unique. If another field contains it as well, checkUnique adds
 // a defect; problem is its format, with the other field as argument.
-func (v *verifier) alone(what, at, problem string) {
+func (v *verifier) checkUnique(what, at, problem string) {
 	other, taken := v.taken[what]
 	v.defects.AddIf(taken, at, problem, strings.TrimSuffix(other, ".name"))
 	v.taken[what] = at
 }
 
-// caller checks the fields that tokens and certificates have in common.
-func (v *verifier) caller(at string, n *document.Node, c *caller) {
+// checkCaller checks the fields that tokens and certificates have in common.
+func (v *verifier) checkCaller(at string, n *document.Node, c *caller) {
 	if c.Name == "" || len(c.Name) > maxName || strings.ContainsFunc(c.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		v.defects.Add(at+".name", "must be a text of at most %d bytes without control characters", maxName)
 	} else {
-		v.alone("name "+c.Name, at+".name", "is the name of %s, too: each caller has its own")
+		v.checkUnique("name "+c.Name, at+".name", "is the name of %s, too: each caller has its own")
 	}
 	v.warnings.AddIf(!c.Expires.IsZero() && c.Expires.Before(time.Now()), at+".expires", "%s has expired", document.Quote(c.Name))
 	for name, list := range map[string]*[]Pattern{
@@ -174,8 +174,8 @@ func (v *verifier) caller(at string, n *document.Node, c *caller) {
 	}
 }
 
-// token checks the credential of a caller with a token. It stores only the digest of the token.
-func (v *verifier) token(at string, c *caller) {
+// checkToken checks the credential of a caller with a token. It stores only the digest of the token.
+func (v *verifier) checkToken(at string, c *caller) {
 	switch sum, err := hex.DecodeString(c.SHA256); {
 	case (c.Token == "") == (c.SHA256 == "") || c.CommonName+c.DNS+c.URI != "":
 		v.defects.Add(at, "wants either token or sha256")
@@ -193,15 +193,15 @@ func (v *verifier) token(at string, c *caller) {
 		c.digest = digest(sum)
 		v.defects.AddIf(c.digest == digestOf(""), at+".sha256", "is that of an empty text: was the token set when it was made?")
 	}
-	v.alone("digest "+string(c.digest[:]), at, "has the token of %s: each caller has its own")
+	v.checkUnique("digest "+string(c.digest[:]), at, "has the token of %s: each caller has its own")
 }
 
-// certificate checks the credential of a caller with a certificate.
-func (v *verifier) certificate(at string, c *caller) {
+// checkCertificate checks the credential of a caller with a certificate.
+func (v *verifier) checkCertificate(at string, c *caller) {
 	given := slices.DeleteFunc([]string{c.CommonName, c.DNS, c.URI}, func(text string) bool { return text == "" })
 	if len(given) != 1 || c.Token+c.SHA256 != "" {
 		v.defects.Add(at, "wants one of commonName, dns and uri")
 		return
 	}
-	v.alone(fmt.Sprintf("subject %q %q %q", c.CommonName, c.DNS, c.URI), at, "has the subject of %s: each caller has its own")
+	v.checkUnique(fmt.Sprintf("subject %q %q %q", c.CommonName, c.DNS, c.URI), at, "has the subject of %s: each caller has its own")
 }

@@ -17,22 +17,22 @@ import (
 // answers 405 to the others instead of passing them to a catch-all route.
 //
 // Before the Router calls a handler, it removes the credentials from the request. It refuses requests for another
-// host, see [Here], and requests that a page of another site made a browser send. If a handler panics, the
+// host, see [HostAllowed], and requests that a page of another site made a browser send. If a handler panics, the
 // Router answers 500 and the process continues.
 type Router struct {
 	http.ServeMux
-	Server    string                      // name of the server in answers
-	Origins   *http.CrossOriginProtection // see [Origins]
-	Own       string                      // prefix of paths whose handlers read the credentials themselves; "" for none
-	Names     string                      // first segment, between slashes, of paths in which empty segments are names; "" for none
-	Statuses  map[error]int               // statuses of errors that are neither a [Refusal] nor a [Denial]; default 500
-	Unknown   func(kind string) string    // returns how to authenticate, for the answer to a [Denial] of that kind
-	Forbidden string                      // text of the answer to a caller that is not allowed
-	Problem   func(*http.Request) bool    // reports whether errors are answered as JSON instead of text
-	Log       *slog.Logger
-	Path      func(*http.Request) string                   // returns the path for the log
-	Denied    func(kind string)                            // called with the kind of each [Denial]
-	Observe   func(*http.Request) (answered func(*Writer)) // called with each request; answered is called after the answer
+	Server          string                      // name of the server in answers
+	Origins         *http.CrossOriginProtection // see [Origins]
+	KeepCredentials string                      // prefix of paths whose handlers read the credentials themselves; "" for none
+	Names           string                      // first segment, between slashes, of paths in which empty segments are names; "" for none
+	Statuses        map[error]int               // statuses of errors that are neither a [Refusal] nor a [Denial]; default 500
+	Unknown         func(kind string) string    // returns how to authenticate, for the answer to a [Denial] of that kind
+	Forbidden       string                      // text of the answer to a caller that is not allowed
+	Problem         func(*http.Request) bool    // reports whether errors are answered as JSON instead of text
+	Log             *slog.Logger
+	Path            func(*http.Request) string                   // returns the path for the log
+	Denied          func(kind string)                            // called with the kind of each [Denial]
+	Observe         func(*http.Request) (answered func(*Writer)) // called with each request; answered is called after the answer
 
 	methods map[string][]string // by path
 }
@@ -90,30 +90,30 @@ func (m *Router) Sessions(path string, g *Guard, bodies *Bodies, session func(Gr
 
 // ServeHTTP implements [http.Handler].
 func (m *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if m.Own == "" || !strings.HasPrefix(r.URL.Path, m.Own) {
-		take(r)
+	if m.KeepCredentials == "" || !strings.HasPrefix(r.URL.Path, m.KeepCredentials) {
+		takeCredentials(r)
 	}
-	a := Answering(w, r)
+	a := NewWriter(w, r)
 	defer m.Observe(r)(a)
-	defer m.recover(a, r)
+	defer m.recoverPanic(a, r)
 	var refused *Denial
 	switch {
-	case !Here(r):
-		refused = &Denial{Kind: "host", Told: misdirected, err: fmt.Errorf("%w: the request is for the host %q", ErrForbidden, r.Host)}
+	case !HostAllowed(r):
+		refused = &Denial{Kind: "host", Message: otherHostAnswer, err: fmt.Errorf("%w: the request is for the host %q", ErrForbidden, r.Host)}
 	case m.Origins.Check(r) != nil:
-		refused = &Denial{Kind: "origin", Told: "Forbidden: requests of other sites are refused", err: fmt.Errorf("%w: the request is of a page of %q", ErrForbidden, r.Header.Get("Origin"))}
+		refused = &Denial{Kind: "origin", Message: "Forbidden: requests of other sites are refused", err: fmt.Errorf("%w: the request is of a page of %q", ErrForbidden, r.Header.Get("Origin"))}
 	default:
 		normalize(r.URL, m.Names)
 		m.ServeMux.ServeHTTP(a, r)
 		return
 	}
-	take(r) // before its path is logged
+	takeCredentials(r) // before its path is logged
 	m.refuse(a, r, refused)
 }
 
-// recover is deferred: it logs the panic of a handler and answers 500. If the answer has begun, it closes the
+// recoverPanic is deferred: it logs the panic of a handler and answers 500. If the answer has begun, it closes the
 // connection instead. It does not log [http.ErrAbortHandler], by which a handler closes the connection on purpose.
-func (m *Router) recover(a *Writer, r *http.Request) {
+func (m *Router) recoverPanic(a *Writer, r *http.Request) {
 	cause := recover()
 	if cause == nil {
 		return
@@ -139,7 +139,7 @@ func (m *Router) refuse(a *Writer, r *http.Request, err error) {
 	if denial, ok := errors.AsType[*Denial](err); ok {
 		m.Denied(denial.Kind)
 		m.Log.Warn("refused", "reason", denial.Kind, "actor", denial.Actor, "remote", Remote(r), "method", r.Method, "path", m.Path(r), "error", redact.Excerpt(reason, maxLogged))
-		if reason = cmp.Or(denial.Told, m.Forbidden); status == http.StatusUnauthorized {
+		if reason = cmp.Or(denial.Message, m.Forbidden); status == http.StatusUnauthorized {
 			reason = m.Unknown(denial.Kind)
 			header.Set("WWW-Authenticate", "Bearer")
 		}
@@ -196,8 +196,8 @@ func Origins(baseURL string) *http.CrossOriginProtection {
 	return p
 }
 
-// empty replaces an empty segment of a path, which [http.ServeMux] does not match.
-const empty = "\x00"
+// emptySegment replaces an empty segment of a path, which [http.ServeMux] does not match.
+const emptySegment = "\x00"
 
 // normalize rewrites a path so that [http.ServeMux] serves it without a redirect. It joins repeated slashes,
 // except if the first segment, between slashes, equals names: there an empty segment is a name. The segments
@@ -211,7 +211,7 @@ func normalize(u *url.URL, names string) {
 		case segment == "." || segment == "..":
 			segment = strings.ReplaceAll(segment, ".", "%2E")
 		case segment == "" && below:
-			segment = url.PathEscape(empty)
+			segment = url.PathEscape(emptySegment)
 		case segment == "" && i < len(segments)-1:
 			continue
 		}
@@ -223,5 +223,5 @@ func normalize(u *url.URL, names string) {
 
 // Segment returns the segment of the path for a wildcard of the route; it may be empty below Names.
 func Segment(r *http.Request, name string) string {
-	return strings.ReplaceAll(r.PathValue(name), empty, "")
+	return strings.ReplaceAll(r.PathValue(name), emptySegment, "")
 }

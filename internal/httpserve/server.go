@@ -45,10 +45,10 @@ type Listener struct {
 	grace  time.Duration
 }
 
-// Listen begins to listen. Asks says whether callers must authenticate. If they need not, and the address is a
-// loopback address, only requests for this machine or for the host of baseURL are answered. A host name is
-// resolved only once, so that Listen listens on the very address that it checked.
-func Listen(e Endpoint, asks bool, baseURL string, warn func(error)) (*Listener, error) {
+// Listen begins to listen. If authRequired is false and the address is a loopback address, only requests for this
+// machine or for the host of baseURL are answered. A host name is resolved only once, so that Listen listens on the
+// very address that it checked.
+func Listen(e Endpoint, authRequired bool, baseURL string, warn func(error)) (*Listener, error) {
 	e.Addr = cmp.Or(e.Addr, "127.0.0.1:8080")
 	config, err := e.TLS(time.Now, warn)
 	if err != nil {
@@ -65,11 +65,11 @@ func Listen(e Endpoint, asks bool, baseURL string, warn func(error)) (*Listener,
 	if err != nil {
 		return nil, err
 	}
-	open := addr.IP.IsLoopback() && !asks && !e.Insecure // for all processes of this machine
+	open := addr.IP.IsLoopback() && !authRequired && !e.Insecure // for all processes of this machine
 	switch {
-	case e.ClientCA != "" && !asks:
+	case e.ClientCA != "" && !authRequired:
 		return nil, errors.New("client certificates are asked for, and nothing says who has them: open the guard with Certificates")
-	case !addr.IP.IsLoopback() && !asks && !e.Insecure:
+	case !addr.IP.IsLoopback() && !authRequired && !e.Insecure:
 		return nil, fmt.Errorf("listen at %s: %w", e.Addr, ErrExposed)
 	}
 	raw, err := net.ListenTCP("tcp", addr)
@@ -111,7 +111,7 @@ func (e Endpoint) TLS(now func() time.Time, warn func(error)) (*tls.Config, erro
 	if e.ClientCA != "" {
 		names = append(names, e.ClientCA)
 	}
-	files, err := reload(now, warn, e.read, names...)
+	files, err := newReloaded(now, warn, e.read, names...)
 	if err != nil {
 		return nil, fmt.Errorf("read certificates: %w", err)
 	}
@@ -141,16 +141,16 @@ func (e Endpoint) read(contents [][]byte) (*tls.Config, []error, error) {
 	return config, nil, nil
 }
 
-// misdirected is the answer to requests for other hosts, with 403.
-const misdirected = "Forbidden: this server does not authenticate callers, so it answers only requests for this machine: " +
+// otherHostAnswer is the answer to requests for other hosts, with 403.
+const otherHostAnswer = "Forbidden: this server does not authenticate callers, so it answers only requests for this machine: " +
 	"call it by its IP address or as localhost, or name the host in the base URL"
 
 type listenerKey struct{}
 
-// Here reports whether a request is for this machine, or the [Listener] that serves it allows all hosts.
-func Here(r *http.Request) bool {
+// HostAllowed reports whether a request is for this machine, or the [Listener] that serves it allows all hosts.
+func HostAllowed(r *http.Request) bool {
 	l, served := r.Context().Value(listenerKey{}).(*Listener)
-	if !served || l.hosts == nil || trusted(r) {
+	if !served || l.hosts == nil || viaSocket(r) {
 		return true
 	}
 	name := (&url.URL{Host: r.Host}).Hostname()
@@ -168,7 +168,7 @@ func Here(r *http.Request) bool {
 func (l *Listener) Serve(ctx context.Context, h http.Handler, to *slog.Logger, stop func(context.Context) error) error {
 	server := &http.Server{
 		Handler: h, ErrorLog: log.New(problemWriter{to}, "", 0),
-		ReadHeaderTimeout: answerTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ReadHeaderTimeout: ioTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: 64},
 		BaseContext: func(net.Listener) context.Context { return context.WithValue(context.Background(), listenerKey{}, l) },
 	}
@@ -176,7 +176,7 @@ func (l *Listener) Serve(ctx context.Context, h http.Handler, to *slog.Logger, s
 	if l.socket != nil {
 		server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 			_, local := c.(*net.UnixConn)
-			return context.WithValue(ctx, trustedKey{}, local)
+			return context.WithValue(ctx, viaSocketKey{}, local)
 		}
 		at = append(at, l.socket)
 	}

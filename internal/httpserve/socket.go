@@ -30,7 +30,7 @@ func listenSocket(path string) (_ net.Listener, err error) {
 			err = fmt.Errorf("listen at %s: %w", path, err)
 		}
 	}()
-	if err := private(filepath.Dir(path)); err != nil {
+	if err := checkPrivate(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
 	if info, err := os.Lstat(path); err == nil {
@@ -46,14 +46,14 @@ func listenSocket(path string) (_ net.Listener, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &socket{Listener: l, end: sync.OnceValue(func() error {
+	return &socket{Listener: l, closeOnce: sync.OnceValue(func() error {
 		os.Remove(path) // if this fails, the next server replaces the socket
 		return l.Close()
 	})}, nil
 }
 
-// private returns an error if all users may replace files in a directory.
-func private(dir string) error {
+// checkPrivate returns an error if all users may replace files in a directory.
+func checkPrivate(dir string) error {
 	info, err := os.Stat(dir)
 	if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
 		err = errors.New("all users may write to its directory: make its mode 0700")
@@ -126,7 +126,7 @@ func DialSocket(ctx context.Context, path string) (net.Conn, error) {
 // A socket is a listener whose file is deleted when it is closed.
 type socket struct {
 	net.Listener
-	end func() error
+	closeOnce func() error
 }
 
 // Accept closes connections of other users, and returns the next of the same user.
@@ -140,12 +140,12 @@ func (s *socket) Accept() (net.Conn, error) {
 	}
 }
 
-func (s *socket) Close() error { return s.end() }
+func (s *socket) Close() error { return s.closeOnce() }
 
-type trustedKey struct{}
+type viaSocketKey struct{}
 
-// trusted reports whether a request came through the socket of the server.
-func trusted(r *http.Request) bool {
-	trusted, _ := r.Context().Value(trustedKey{}).(bool)
+// viaSocket reports whether a request came through the socket of the server.
+func viaSocket(r *http.Request) bool {
+	trusted, _ := r.Context().Value(viaSocketKey{}).(bool)
 	return trusted
 }

@@ -79,8 +79,8 @@ func TestCertificateExpires(t *testing.T) {
 	leaf := &x509.Certificate{Subject: pkix.Name{CommonName: "alice"}, DNSNames: []string{"alice.example.com"}, URIs: []*url.URL{id}, NotAfter: time.Now()}
 	now := leaf.NotAfter
 	for name, config := range map[string]httpserve.Config{
-		"named": {File: write(t, "certificates: [{name: alice, commonName: alice}]")}, "dns": {File: write(t, "certificates: [{name: alice, dns: alice.example.com}]")},
-		"uri": {File: write(t, "certificates: [{name: bob, uri: 'spiffe://example.com/bob'}, {name: alice, uri: 'spiffe://example.com/alice'}]")}, "any": {},
+		"named": {File: writeCallers(t, "certificates: [{name: alice, commonName: alice}]")}, "dns": {File: writeCallers(t, "certificates: [{name: alice, dns: alice.example.com}]")},
+		"uri": {File: writeCallers(t, "certificates: [{name: bob, uri: 'spiffe://example.com/bob'}, {name: alice, uri: 'spiffe://example.com/alice'}]")}, "any": {},
 	} {
 		now = leaf.NotAfter
 		config.Certificates, config.Now = true, func() time.Time { return now }

@@ -34,27 +34,27 @@ const (
 // do so after 5 s: a connection must not be closed by the server just when it is used again. The zero Pool is
 // ready to use. A Pool is safe for concurrent use.
 type Pool struct {
-	// Connect is the time limit of dialing, and of a TLS handshake; default 10 s. It is needed because
+	// ConnectTimeout is the time limit of dialing, and of a TLS handshake; default 10 s. It is needed because
 	// net/http continues to connect after the request has ended.
-	Connect time.Duration
+	ConnectTimeout time.Duration
 
 	mu         sync.Mutex
-	transports map[setting]*http.Transport
+	transports map[transportKey]*http.Transport
 }
 
-// A setting identifies a transport: requests share connections only if their settings are equal.
-type setting struct {
+// A transportKey identifies a transport: requests share connections only if their settings are equal.
+type transportKey struct {
 	proxy    string // URL; "" if the proxy function of the transport decides
 	insecure bool   // certificates are not verified
 	http2    bool   // use HTTP/2 if the server supports it; with HTTP/1.1, a post without an answer closes its connection
 	certs    string // content of the Secret with certificates
 }
 
-// get returns the transport of a setting, with the CAs and the client certificate of the Secret certs. If the name of
+// transport returns the transport of a transportKey, with the CAs and the client certificate of the Secret certs. If the name of
 // certs is "", there is no Secret; otherwise it must contain a CA or a client certificate. The URL of a proxy with TLS
-// must be in the setting. The certificate of the proxy is always verified, and the client certificate is not
+// must be in the transportKey. The certificate of the proxy is always verified, and the client certificate is not
 // presented to it.
-func (p *Pool) get(s setting, certs secret.Reader, proxy func(*http.Request) (*url.URL, error)) (*http.Transport, error) {
+func (p *Pool) transport(s transportKey, certs secret.Reader, proxy func(*http.Request) (*url.URL, error)) (*http.Transport, error) {
 	settings := &tls.Config{MinVersion: tls.VersionTLS12}
 	if certs.Name != "" {
 		var err error
@@ -73,7 +73,7 @@ func (p *Pool) get(s setting, certs secret.Reader, proxy func(*http.Request) (*u
 	if t := p.transports[s]; t != nil {
 		return t, nil
 	}
-	limit := cmp.Or(p.Connect, 10*time.Second)
+	limit := cmp.Or(p.ConnectTimeout, 10*time.Second)
 	dialer := &net.Dialer{Timeout: limit}
 	t := &http.Transport{
 		Proxy:                  proxy,
@@ -104,7 +104,7 @@ func (p *Pool) get(s setting, certs secret.Reader, proxy func(*http.Request) (*u
 		}
 	}
 	if p.transports == nil || len(p.transports) == maxTransports {
-		p.forget()
+		p.removeTransports()
 	}
 	p.transports[s] = t
 	return t, nil
@@ -114,15 +114,15 @@ func (p *Pool) get(s setting, certs secret.Reader, proxy func(*http.Request) (*u
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.forget()
+	p.removeTransports()
 }
 
-// forget removes all transports. The caller holds p.mu. Connections in use are closed when they have been idle for 4 s.
-func (p *Pool) forget() {
+// removeTransports removes all transports. The caller holds p.mu. Connections in use are closed when they have been idle for 4 s.
+func (p *Pool) removeTransports() {
 	for _, t := range p.transports {
 		t.CloseIdleConnections()
 	}
-	p.transports = map[setting]*http.Transport{}
+	p.transports = map[transportKey]*http.Transport{}
 }
 
 // An Answer is the answer of a server to a request.
@@ -148,7 +148,7 @@ func Send(ctx context.Context, by http.RoundTripper, method string, to *url.URL,
 		if err != nil {
 			return nil, err
 		}
-		if next := replay(to, method, resp); next != nil && hops < maxRedirects {
+		if next := redirectTarget(to, method, resp); next != nil && hops < maxRedirects {
 			io.CopyN(io.Discard, resp.Body, maxDiscard)
 			resp.Body.Close()
 			to = next
@@ -167,8 +167,8 @@ func Send(ctx context.Context, by http.RoundTripper, method string, to *url.URL,
 	}
 }
 
-// replay returns the URL at which a redirect repeats the request, nil if the redirect must not be followed.
-func replay(at *url.URL, method string, resp *http.Response) *url.URL {
+// redirectTarget returns the URL at which a redirect repeats the request, nil if the redirect must not be followed.
+func redirectTarget(at *url.URL, method string, resp *http.Response) *url.URL {
 	location := resp.Header.Get("Location")
 	switch resp.StatusCode {
 	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
@@ -186,8 +186,8 @@ func replay(at *url.URL, method string, resp *http.Response) *url.URL {
 	return next
 }
 
-// UserInfo sets Authorization to the user information of a URL, if there is any and the header has no Authorization.
-func UserInfo(u *url.URL, header http.Header) {
+// SetUserInfo sets Authorization to the user information of a URL, if there is any and the header has no Authorization.
+func SetUserInfo(u *url.URL, header http.Header) {
 	if password, _ := u.User.Password(); u.User != nil && header.Get("Authorization") == "" {
 		header.Set("Authorization", secret.Auth{Username: u.User.Username(), Password: password}.Header())
 	}
@@ -203,9 +203,9 @@ func Authorize(r secret.Reader, header http.Header, tokens []string, own ...stri
 	return err
 }
 
-// Credentials returns the texts in the header of a request that errors must not contain: its values, and the token
+// HeaderSecrets returns the texts in the header of a request that errors must not contain: its values, and the token
 // or password in them.
-func Credentials(header http.Header) (list []string) {
+func HeaderSecrets(header http.Header) (list []string) {
 	for name, values := range header {
 		if slices.Contains([]string{"Accept", "Content-Type", "Host", "User-Agent"}, name) {
 			continue

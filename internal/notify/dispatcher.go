@@ -30,11 +30,11 @@ import (
 )
 
 const (
-	maxWaiting = 256         // events for one receiver
-	firstPause = time.Second // before the second attempt; doubles with each attempt
-	lastPause  = 30 * time.Second
-	maxAsked   = time.Minute     // longest delay that a receiver may ask for
-	patience   = 5 * time.Minute // from the first to the last attempt for one event
+	maxWaiting    = 256         // events for one receiver
+	firstPause    = time.Second // before the second attempt; doubles with each attempt
+	lastPause     = 30 * time.Second
+	maxRetryAfter = time.Minute     // longest delay that a receiver may ask for
+	retryPeriod   = 5 * time.Minute // from the first to the last attempt for one event
 )
 
 // A Dispatcher delivers events to receivers. Its exported fields must be set before Start. It is safe
@@ -60,17 +60,17 @@ type Dispatcher[T any] struct {
 
 // A Receiver gets events one after the other.
 type Receiver[T any] struct {
-	Name  string // for errors
-	Least int    // events of a lower rank are not delivered
+	Name    string // for errors
+	MinRank int    // events of a lower rank are not delivered
 	// Deliver makes one attempt to deliver an event. Lost is the number of events that were lost since
 	// the last delivery.
 	Deliver func(ctx context.Context, event T, lost int) error
 
-	waiting []item[T]
-	dropped int   // events dropped from the full queue since the last report
-	untold  int   // events lost since the last delivery
-	lost    int   // events lost since Start
-	cause   error // of the last loss
+	waiting           []item[T]
+	dropped           int   // events dropped from the full queue since the last report
+	lostSinceDelivery int   // events lost since the last delivery
+	lost              int   // events lost since Start
+	cause             error // of the last loss
 }
 
 // An item is an event in the queue.
@@ -97,9 +97,9 @@ func (d *Dispatcher[T]) Emit(event T, name string, rank int) {
 	defer d.mu.Unlock()
 	for _, r := range d.Receivers {
 		switch {
-		case rank < r.Least:
+		case rank < r.MinRank:
 		case d.closing.Err() != nil:
-			r.lose(1, errClosed)
+			r.countLost(1, errClosed)
 		default:
 			r.waiting = append(r.waiting, item[T]{event, name, rank})
 			if len(r.waiting) > maxWaiting {
@@ -127,7 +127,7 @@ func (d *Dispatcher[T]) Close(ctx context.Context) error {
 	var errs []error
 	for _, r := range d.Receivers {
 		if r.lost > 0 {
-			errs = append(errs, r.loss(r.lost, r.cause))
+			errs = append(errs, r.lossError(r.lost, r.cause))
 		}
 	}
 	return errors.Join(errs...)
@@ -149,20 +149,20 @@ func (r *Receiver[T]) drop() {
 	}
 	r.waiting = slices.Delete(r.waiting, lowest, lowest+1)
 	r.dropped++
-	r.lose(1, errFull)
+	r.countLost(1, errFull)
 }
 
-// lose counts n lost events.
-func (r *Receiver[T]) lose(n int, cause error) {
-	r.untold += n
+// countLost counts n lost events.
+func (r *Receiver[T]) countLost(n int, cause error) {
+	r.lostSinceDelivery += n
 	r.lost += n
 	if cause != errEnded || !errors.Is(r.cause, errEnded) { // an earlier cause of that kind has more details
 		r.cause = cause
 	}
 }
 
-// loss returns an error about n lost events.
-func (r *Receiver[T]) loss(n int, cause error) error {
+// lossError returns an error about n lost events.
+func (r *Receiver[T]) lossError(n int, cause error) error {
 	what := "1 event is"
 	if n > 1 {
 		what = fmt.Sprintf("%d events are", n)
@@ -178,14 +178,14 @@ func (d *Dispatcher[T]) work(r *Receiver[T]) {
 			d.ready.Wait()
 		}
 		if n := len(r.waiting); d.running.Err() != nil && n > 0 {
-			r.lose(n, errEnded)
+			r.countLost(n, errEnded)
 			r.waiting = nil
 		}
-		dropped, lost, waiting := r.dropped, r.untold, r.waiting
+		dropped, lost, waiting := r.dropped, r.lostSinceDelivery, r.waiting
 		r.dropped, r.waiting = 0, waiting[min(1, len(waiting)):]
 		d.mu.Unlock()
 		if dropped > 0 {
-			d.Report(r.loss(dropped, errFull), true)
+			d.Report(r.lossError(dropped, errFull), true)
 		}
 		if len(waiting) == 0 {
 			return
@@ -193,18 +193,18 @@ func (d *Dispatcher[T]) work(r *Receiver[T]) {
 		err := d.deliver(r, waiting[0], lost)
 		d.mu.Lock()
 		if err == nil {
-			r.untold -= lost
+			r.lostSinceDelivery -= lost
 		} else {
-			r.lose(1, err)
+			r.countLost(1, err)
 		}
 		d.mu.Unlock()
 	}
 }
 
-// deliver delivers one event, and retries until patience is over. It reports the first and the last
+// deliver delivers one event, and retries until retryPeriod is over. It reports the first and the last
 // failure.
 func (d *Dispatcher[T]) deliver(r *Receiver[T], next item[T], lost int) error {
-	until, pause := time.Now().Add(patience), firstPause
+	until, pause := time.Now().Add(retryPeriod), firstPause
 	for first := true; ; first = false {
 		err := r.Deliver(d.running, next.event, lost)
 		switch {
@@ -217,7 +217,7 @@ func (d *Dispatcher[T]) deliver(r *Receiver[T], next item[T], lost int) error {
 			return fmt.Errorf("%w: %w", errEnded, err)
 		}
 		again, asked := retryable(err)
-		wait := max(pause, min(asked, maxAsked))
+		wait := max(pause, min(asked, maxRetryAfter))
 		wait += rand.N(wait / 10)
 		if !again || time.Now().Add(wait).After(until) {
 			d.Report(fmt.Errorf("tell %s of %s, it is lost: %w", r.Name, next.name, err), true)
@@ -226,14 +226,14 @@ func (d *Dispatcher[T]) deliver(r *Receiver[T], next item[T], lost int) error {
 		if first {
 			d.Report(fmt.Errorf("tell %s of %s, it is tried again: %w", r.Name, next.name, err), false)
 		}
-		hurry := d.closing.Done() // Close cuts the current pause short, but not later ones
+		closed := d.closing.Done() // Close cuts the current pause short, but not later ones
 		if d.closing.Err() != nil {
-			hurry = nil
+			closed = nil
 		}
 		select {
 		case <-time.After(wait):
 			pause = min(2*pause, lastPause)
-		case <-hurry:
+		case <-closed:
 			pause = firstPause
 		case <-d.running.Done():
 			return fmt.Errorf("%w: %w", errEnded, err)

@@ -16,29 +16,29 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// A script answers for receivers and records their events.
-type script struct {
-	do func(ctx context.Context, receiver string, event, attempt int) error // nil: every event is accepted
+// A scriptedReceivers answers for receivers and records their events.
+type scriptedReceivers struct {
+	answer func(ctx context.Context, receiver string, event, attempt int) error // nil: every event is accepted
 
 	mu       sync.Mutex
 	start    time.Time
 	attempts map[string]int
 	times    []time.Duration  // of the attempts
-	told     map[string][]int // the events that a receiver accepted
+	accepted map[string][]int // the events that a receiver accepted
 	lost     map[int]int      // number of lost events that was delivered with an event
 	reports  []string         // reports of losses begin with "lost: "
 }
 
 // dispatch starts a dispatcher for receivers by name.
-func (s *script) dispatch(receivers ...string) *notify.Dispatcher[int] {
-	s.start, s.attempts, s.told, s.lost = time.Now(), map[string]int{}, map[string][]int{}, map[int]int{}
+func (s *scriptedReceivers) dispatch(receivers ...string) *notify.Dispatcher[int] {
+	s.start, s.attempts, s.accepted, s.lost = time.Now(), map[string]int{}, map[string][]int{}, map[int]int{}
 	d := &notify.Dispatcher[int]{Report: func(err error, lost bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.reports = append(s.reports, map[bool]string{true: "lost: "}[lost]+err.Error())
 	}}
 	for _, name := range receivers {
-		d.Receivers = append(d.Receivers, &notify.Receiver[int]{Name: name, Least: 1, Deliver: func(ctx context.Context, event, lost int) error {
+		d.Receivers = append(d.Receivers, &notify.Receiver[int]{Name: name, MinRank: 1, Deliver: func(ctx context.Context, event, lost int) error {
 			s.mu.Lock()
 			key := fmt.Sprint(name, event)
 			s.attempts[key]++
@@ -46,14 +46,14 @@ func (s *script) dispatch(receivers ...string) *notify.Dispatcher[int] {
 			s.times = append(s.times, time.Since(s.start))
 			s.lost[event] = lost
 			s.mu.Unlock()
-			if s.do != nil {
-				if err := s.do(ctx, name, event, attempt); err != nil {
+			if s.answer != nil {
+				if err := s.answer(ctx, name, event, attempt); err != nil {
 					return err
 				}
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.told[name] = append(s.told[name], event)
+			s.accepted[name] = append(s.accepted[name], event)
 			return nil
 		}})
 	}
@@ -74,8 +74,8 @@ func numbers(from, to int) (list []int) {
 	return list
 }
 
-// near reports whether got is the time want of the schedule, given that each pause is lengthened by up to a tenth.
-func near(got, want time.Duration) bool { return got >= want && got <= want+want/10 }
+// withinJitter reports whether got is the time want of the schedule, given that each pause is lengthened by up to a tenth.
+func withinJitter(got, want time.Duration) bool { return got >= want && got <= want+want/10 }
 
 func TestSchedule(t *testing.T) {
 	refusal := func(code int, after time.Duration) error {
@@ -99,7 +99,7 @@ func TestSchedule(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &script{do: func(_ context.Context, _ string, event, attempt int) error {
+				s := &scriptedReceivers{answer: func(_ context.Context, _ string, event, attempt int) error {
 					if event == 1 {
 						return test.answers[min(attempt, len(test.answers))-1]
 					}
@@ -114,7 +114,7 @@ func TestSchedule(t *testing.T) {
 					t.Fatalf("%v, %q, %v, %v", s.times, s.reports, s.lost, err)
 				}
 				for i := range want {
-					if at, _ := time.ParseDuration(want[i] + "s"); !near(s.times[i], at) {
+					if at, _ := time.ParseDuration(want[i] + "s"); !withinJitter(s.times[i], at) {
 						t.Errorf("%v, want %s", s.times, test.times)
 					}
 				}
@@ -134,7 +134,7 @@ func TestSchedule(t *testing.T) {
 // its context ends.
 func TestIndependent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{do: func(ctx context.Context, receiver string, _, _ int) error {
+		s := &scriptedReceivers{answer: func(ctx context.Context, receiver string, _, _ int) error {
 			if receiver == "hanging" {
 				<-ctx.Done()
 				return ctx.Err()
@@ -145,8 +145,8 @@ func TestIndependent(t *testing.T) {
 		emit(d, 1, 20)
 		d.Emit(21, "of low rank", 0)
 		synctest.Wait()
-		if want := numbers(1, 20); !slices.Equal(s.told["good"], want) || !slices.Equal(s.told["other"], want) || time.Since(s.start) != 0 {
-			t.Errorf("after %v: %v", time.Since(s.start), s.told)
+		if want := numbers(1, 20); !slices.Equal(s.accepted["good"], want) || !slices.Equal(s.accepted["other"], want) || time.Since(s.start) != 0 {
+			t.Errorf("after %v: %v", time.Since(s.start), s.accepted)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -164,8 +164,8 @@ func TestIndependent(t *testing.T) {
 // for each.
 func TestRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{}
-		s.do = func(context.Context, string, int, int) error {
+		s := &scriptedReceivers{}
+		s.answer = func(context.Context, string, int, int) error {
 			if time.Since(s.start) < 4*time.Minute {
 				return errors.New("down")
 			}
@@ -180,14 +180,14 @@ func TestRecovery(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		testenv.Equal(t, d.Close(t.Context()), nil)
-		if !slices.Equal(s.told["e"], numbers(1, 50)) || !slices.Equal(delivered, s.told["e"]) || len(s.reports) != 1 {
-			t.Errorf("%v %v %q", s.told["e"], delivered, s.reports)
+		if !slices.Equal(s.accepted["e"], numbers(1, 50)) || !slices.Equal(delivered, s.accepted["e"]) || len(s.reports) != 1 {
+			t.Errorf("%v %v %q", s.accepted["e"], delivered, s.reports)
 		}
 	})
 }
 
-// TestFull checks that a full queue drops the oldest events of the lowest rank, and that the loss is reported.
-func TestFull(t *testing.T) {
+// TestFullQueue checks that a full queue drops the oldest events of the lowest rank, and that the loss is reported.
+func TestFullQueue(t *testing.T) {
 	for name, test := range map[string]struct {
 		rank func(n int) int
 		told []int
@@ -199,7 +199,7 @@ func TestFull(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				open := make(chan struct{})
-				s := &script{do: func(_ context.Context, _ string, event, _ int) error {
+				s := &scriptedReceivers{answer: func(_ context.Context, _ string, event, _ int) error {
 					if event == 1 {
 						<-open
 					}
@@ -213,8 +213,8 @@ func TestFull(t *testing.T) {
 				close(open)
 				err := d.Close(t.Context())
 				want := "tell e: 144 events are lost, the last because: more was waiting than is kept"
-				if !slices.Equal(s.told["e"], test.told) || err == nil || err.Error() != want || !slices.Equal(s.reports, []string{"lost: " + want}) {
-					t.Errorf("%v, %v, %q", s.told["e"], err, s.reports)
+				if !slices.Equal(s.accepted["e"], test.told) || err == nil || err.Error() != want || !slices.Equal(s.reports, []string{"lost: " + want}) {
+					t.Errorf("%v, %v, %q", s.accepted["e"], err, s.reports)
 				}
 				if s.lost[test.told[1]] != 144 || s.lost[test.told[2]] != 0 {
 					t.Errorf("%v", s.lost)
@@ -224,9 +224,9 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestEnd checks that Close cuts the current pause short, so that a receiver that has recovered gets all events, and
+// TestClose checks that Close cuts the current pause short, so that a receiver that has recovered gets all events, and
 // that the end of its context cuts later pauses short. Events that are emitted later are lost.
-func TestEnd(t *testing.T) {
+func TestClose(t *testing.T) {
 	for name, test := range map[string]struct {
 		up      time.Duration // when the receiver recovers
 		before  time.Duration // time before Close
@@ -239,8 +239,8 @@ func TestEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &script{}
-				s.do = func(context.Context, string, int, int) error {
+				s := &scriptedReceivers{}
+				s.answer = func(context.Context, string, int, int) error {
 					if time.Since(s.start) < test.up {
 						return errors.New("down")
 					}
@@ -252,7 +252,7 @@ func TestEnd(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
 				err := d.Close(ctx)
-				if took := time.Since(s.start) - test.before; fmt.Sprint(err) != test.want || !slices.Equal(s.told["e"], test.told) || !near(took, test.seconds*time.Second) {
+				if took := time.Since(s.start) - test.before; fmt.Sprint(err) != test.want || !slices.Equal(s.accepted["e"], test.told) || !withinJitter(took, test.seconds*time.Second) {
 					t.Errorf("%v after %v: %v", err, took, s.times)
 				}
 				emit(d, 4, 4)
@@ -266,7 +266,7 @@ func TestEnd(t *testing.T) {
 
 // TestConcurrent emits from many goroutines while the dispatcher is closed.
 func TestConcurrent(t *testing.T) {
-	s := &script{}
+	s := &scriptedReceivers{}
 	d := s.dispatch("e")
 	var all sync.WaitGroup
 	for n := range 8 {
@@ -280,5 +280,5 @@ func TestConcurrent(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	testenv.Equal(t, len(s.told["e"])+lost, 80, "%d told, %d lost", len(s.told["e"]), lost)
+	testenv.Equal(t, len(s.accepted["e"])+lost, 80, "%d told, %d lost", len(s.accepted["e"]), lost)
 }

@@ -104,15 +104,15 @@ type Target struct {
 // invalid, or if a Secret or the proxy cannot be determined.
 func (w *Webhook) Target(ctx context.Context) (*Target, error) {
 	t := &Target{Header: http.Header{}}
-	err := w.locate(ctx, t)
+	err := w.setAddress(ctx, t)
 	if err == nil {
-		err = w.connect(ctx, t)
+		err = w.setTransport(ctx, t)
 	}
 	return t, redact.Error(err, t.Hidden...)
 }
 
-// locate sets the URL, the header and the hidden texts of t.
-func (w *Webhook) locate(ctx context.Context, t *Target) error {
+// setAddress sets the URL, the header and the hidden texts of t.
+func (w *Webhook) setAddress(ctx context.Context, t *Target) error {
 	address, at := w.URL, w.Prefix+w.URLField
 	if w.Secret != (Ref{}) {
 		r, err := w.secret(ctx, "secretRef", w.Secret)
@@ -142,14 +142,14 @@ func (w *Webhook) locate(ctx context.Context, t *Target) error {
 	if err != nil {
 		return &Refusal{Err: fmt.Errorf("%s %w", at, err)}
 	}
-	UserInfo(u, t.Header)
-	t.URL, t.Hidden = u, Credentials(t.Header)
+	SetUserInfo(u, t.Header)
+	t.URL, t.Hidden = u, HeaderSecrets(t.Header)
 	return nil
 }
 
-// connect sets the transport of t.
-func (w *Webhook) connect(ctx context.Context, t *Target) error {
-	s := setting{insecure: w.Insecure, http2: w.HTTP2}
+// setTransport sets the transport of t.
+func (w *Webhook) setTransport(ctx context.Context, t *Target) error {
+	s := transportKey{insecure: w.Insecure, http2: w.HTTP2}
 	var proxy *url.URL
 	var err error
 	if w.Proxy != "" {
@@ -166,8 +166,8 @@ func (w *Webhook) connect(ctx context.Context, t *Target) error {
 			s.proxy = proxy.String()
 		}
 		shown := http.Header{}
-		UserInfo(proxy, shown)
-		t.Hidden = append(t.Hidden, Credentials(shown)...)
+		SetUserInfo(proxy, shown)
+		t.Hidden = append(t.Hidden, HeaderSecrets(shown)...)
 	}
 	var certs secret.Reader
 	if w.Certs != (Ref{}) {
@@ -175,7 +175,7 @@ func (w *Webhook) connect(ctx context.Context, t *Target) error {
 			return err
 		}
 	}
-	if t.transport, err = w.Pool.get(s, certs, w.Proxies); err != nil {
+	if t.transport, err = w.Pool.transport(s, certs, w.Proxies); err != nil {
 		return &Refusal{Err: fmt.Errorf("%scertSecretRef: %w", w.Prefix, err)}
 	}
 	return nil
@@ -203,7 +203,7 @@ func (t *Target) Post(ctx context.Context, body []byte) ([]byte, error) {
 	if err == nil && a.Status >= 200 && a.Status <= 299 { // even if the body is incomplete
 		return a.Body, nil
 	}
-	hidden := append(Private(t.URL), t.Hidden...)
+	hidden := append(URLSecrets(t.URL), t.Hidden...)
 	if err == nil {
 		err = t.refusal(a, hidden)
 	} else if ctx.Err() != nil {
@@ -225,9 +225,9 @@ func (t *Target) refusal(a *Answer, hidden []string) error {
 	return &Refusal{a.Status, after, errors.New(text)}
 }
 
-// Private returns the secret parts of a URL: everything after the host, the parts of it that are long enough to
+// URLSecrets returns the secret parts of a URL: everything after the host, the parts of it that are long enough to
 // be keys, and the password, or the user if there is no password.
-func Private(u *url.URL) []string {
+func URLSecrets(u *url.URL) []string {
 	list := []string{u.RequestURI(), u.EscapedPath(), u.Path}
 	for _, part := range strings.FieldsFunc(u.RequestURI(), func(r rune) bool { return strings.ContainsRune("/?&=", r) }) {
 		if len(part) >= 12 {

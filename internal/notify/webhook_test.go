@@ -36,7 +36,7 @@ type recorder struct {
 	requests []string // such as "POST /path Bearer x body"
 }
 
-func record(t *testing.T, answer http.HandlerFunc) *recorder {
+func newRecorder(t *testing.T, answer http.HandlerFunc) *recorder {
 	t.Helper()
 	r := &recorder{}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -60,7 +60,7 @@ func (r *recorder) all() []string {
 
 // webhook returns the webhook of a document whose fields are below spec, with the Secrets test/hook and test/tls.
 func webhook(address string, hook, certs map[string]string) *notify.Webhook {
-	w := &notify.Webhook{URL: address, Prefix: "spec.", URLField: "address", Credentials: bearer, Pool: &notify.Pool{Connect: time.Second}}
+	w := &notify.Webhook{URL: address, Prefix: "spec.", URLField: "address", Credentials: bearer, Pool: &notify.Pool{ConnectTimeout: time.Second}}
 	secrets := map[string]map[string]string{"hook": hook, "tls": certs}
 	w.Secrets = func(_ context.Context, namespace, name string) (map[string][]byte, error) {
 		if secrets[name] == nil || namespace != "test" {
@@ -99,7 +99,7 @@ func post(ctx context.Context, w *notify.Webhook) error {
 
 // TestAddress checks that the address of the Secret takes precedence over that of the document, and that over TokenURL.
 func TestAddress(t *testing.T) {
-	server := record(t, nil)
+	server := newRecorder(t, nil)
 	for _, test := range []struct {
 		address, tokenURL string
 		secret            map[string]string
@@ -182,7 +182,7 @@ func TestSettings(t *testing.T) {
 // TestAnswers checks which answers are accepted, which redirects are followed with the credentials, and the errors of other
 // answers.
 func TestAnswers(t *testing.T) {
-	other := record(t, nil)
+	other := newRecorder(t, nil)
 	for _, test := range []struct {
 		status int
 		to     string // target of a redirect from /
@@ -198,7 +198,7 @@ func TestAnswers(t *testing.T) {
 		{307, "/", 11, "status 307"}, {307, "", 1, "status 307"},
 		{400, "", 1, "status 400 Bad Request: no; way"}, {429, "", 1, "status 429"}, {503, "", 1, "status 503"},
 	} {
-		server := record(t, func(w http.ResponseWriter, r *http.Request) {
+		server := newRecorder(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/next" {
 				w.Header()["Location"] = []string{test.to}
 				w.Header().Set("Retry-After", "7")
@@ -229,10 +229,10 @@ func TestAnswers(t *testing.T) {
 	testenv.Equal(t, len(other.all()), 0, "another origin was told")
 }
 
-// TestSecretsStay makes posts fail in many ways, and checks that no error contains the path of the URL or a credential.
-func TestSecretsStay(t *testing.T) {
+// TestErrorsHideSecrets makes posts fail in many ways, and checks that no error contains the path of the URL or a credential.
+func TestErrorsHideSecrets(t *testing.T) {
 	echo := func(status int, header ...string) string {
-		return record(t, func(w http.ResponseWriter, r *http.Request) {
+		return newRecorder(t, func(w http.ResponseWriter, r *http.Request) {
 			for i := 0; i+1 < len(header); i += 2 {
 				w.Header().Set(header[i], header[i+1])
 			}
@@ -291,7 +291,7 @@ func TestSecretsStay(t *testing.T) {
 // TestProxy checks that the proxy of the document takes precedence over that of the program, and that a changed proxy
 // takes effect at once.
 func TestProxy(t *testing.T) {
-	own, general, third := record(t, nil), record(t, nil), record(t, nil)
+	own, general, third := newRecorder(t, nil), newRecorder(t, nil), newRecorder(t, nil)
 	at, _ := url.Parse(general.URL)
 	w := webhook("http://chat.invalid/hook", nil, nil)
 	w.Proxies = http.ProxyURL(at)
@@ -331,7 +331,7 @@ func TestHostileAnswers(t *testing.T) {
 			}
 		},
 	} {
-		w := webhook(record(t, answer).URL, nil, nil)
+		w := webhook(newRecorder(t, answer).URL, nil, nil)
 		if err := post(t.Context(), w); (err == nil) != (name == "") || err != nil && len(err.Error()) > 1000 {
 			t.Errorf("%s: %.100v", name, err)
 		}
@@ -339,8 +339,8 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// TestForgotten checks that a pool closes the connections of settings that were used long ago.
-func TestForgotten(t *testing.T) {
+// TestPoolClosesOldConnections checks that a pool closes the connections of settings that were used long ago.
+func TestPoolClosesOldConnections(t *testing.T) {
 	var open sync.WaitGroup
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {

@@ -135,16 +135,16 @@ func Error(err error, secrets ...string) error {
 	if err == nil {
 		return nil
 	}
-	return &redacted{err: err, text: String(err.Error(), secrets...)}
+	return &redactedError{err: err, text: String(err.Error(), secrets...)}
 }
 
-type redacted struct {
+type redactedError struct {
 	err  error
 	text string
 }
 
-func (r *redacted) Error() string { return r.text }
-func (r *redacted) Unwrap() error { return r.err }
+func (r *redactedError) Error() string { return r.text }
+func (r *redactedError) Unwrap() error { return r.err }
 
 // maskURL removes credentials from an absolute URL without parsing it, because URLs that
 // cannot be parsed are the ones most often in errors.

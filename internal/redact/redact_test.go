@@ -106,9 +106,9 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestSecretsWithMarks masks secrets with markup characters, in reports in XML and in
+// TestSecretsWithMarkup masks secrets with markup characters, in reports in XML and in
 // traces of a shell.
-func TestSecretsWithMarks(t *testing.T) {
+func TestSecretsWithMarkup(t *testing.T) {
 	const canary = `a<b>'c"&d`
 	for _, text := range []string{html.EscapeString(canary), `a&lt;b&gt;&apos;c&quot;&amp;d`, `+ login 'a<b>'\''c"&d'`} {
 		if got := redact.Secrets(text, canary); !strings.Contains(got, redact.Mask) || strings.Contains(got, "d") {
@@ -161,8 +161,8 @@ func TestURL(t *testing.T) {
 	}
 }
 
-// streamed masks text, cut into pieces of n bytes.
-func streamed(text string, n int, secrets ...string) string {
+// maskPieces masks text, cut into pieces of n bytes.
+func maskPieces(text string, n int, secrets ...string) string {
 	s := redact.NewStream(secrets...)
 	var out strings.Builder
 	for from := 0; from < len(text); from += n {
@@ -188,7 +188,7 @@ func TestStream(t *testing.T) {
 		base64.StdEncoding.EncodeToString([]byte("u:" + canary)): "dTpj***",
 	} {
 		for n := 1; n < 20; n++ {
-			got := streamed(text, n, canary, "abcdef", "cdefgh", "pw", "yyyyy", "")
+			got := maskPieces(text, n, canary, "abcdef", "cdefgh", "pw", "yyyyy", "")
 			if strings.HasPrefix(want, "dTp") { // the digits around the secret depend on it as well
 				if strings.Contains(got, base64.StdEncoding.EncodeToString([]byte("u:" + canary))[4:14]) {
 					t.Errorf("%q in pieces of %d leaks in %q", text, n, got)
@@ -239,7 +239,7 @@ func TestBase64OverLines(t *testing.T) {
 			}
 			texts := []string{redact.String(lines.String(), canary), redact.Secrets(lines.String(), canary)}
 			for _, n := range []int{1, 2, 7, 1000} {
-				texts = append(texts, streamed(lines.String(), n, canary))
+				texts = append(texts, maskPieces(lines.String(), n, canary))
 			}
 			for i, got := range texts {
 				if joined := strings.NewReplacer("\r", "", "\n", "", "; ", "").Replace(got); strings.Contains(joined, secret[4:24]) || !strings.Contains(joined, redact.Mask) {

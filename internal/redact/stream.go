@@ -10,7 +10,7 @@ import "unicode/utf8"
 type Stream struct {
 	all        []form            // the longest first
 	byPrefix   map[uint16][]form // by their first two bytes
-	prefixBits [1 << 10]uint64   // a bit for each key of by
+	prefixBits [1 << 10]uint64   // a bit for each key of byPrefix (left by an earlier spec)
 	held       []byte
 	heldMasked int    // bytes at the beginning of held that are masked already
 	last       []byte // at most four bytes before held

@@ -179,7 +179,7 @@ func (q *Querier) fetch(ctx context.Context, e endpoint, u *url.URL) (answer, er
 	if err != nil {
 		return answer{}, err
 	}
-	to.Hidden = append(to.Hidden, notify.Credentials(e.Headers)...)
+	to.Hidden = append(to.Hidden, notify.HeaderSecrets(e.Headers)...)
 	to.Hidden = append(to.Hidden, u.User.Username()) // it may be a token
 	for name, values := range e.Headers {
 		if name = http.CanonicalHeaderKey(name); to.Header[name] == nil {

@@ -124,7 +124,7 @@ func (d *Dispatcher) Close(ctx context.Context) error {
 }
 
 func (d *Dispatcher) addReceiver(kind, name string, least int, deliver func(ctx context.Context, event rollout.Event, lost int) error) {
-	d.queues.Receivers = append(d.queues.Receivers, &notify.Receiver[rollout.Event]{Name: fmt.Sprintf("%s %q", kind, name), Least: least, Deliver: deliver})
+	d.queues.Receivers = append(d.queues.Receivers, &notify.Receiver[rollout.Event]{Name: fmt.Sprintf("%s %q", kind, name), MinRank: least, Deliver: deliver})
 }
 
 // postEvent posts an event to a webhook of type event. The metadata has the number of lost
@@ -137,7 +137,7 @@ func (d *Dispatcher) postEvent(ctx context.Context, hook rollout.Hook, event rol
 	}
 	_, err := d.config.Caller.Event(ctx, hook, event)
 	if u, bad := url.Parse(hook.URL); bad == nil {
-		err = redact.Error(err, notify.Private(u)...)
+		err = redact.Error(err, notify.URLSecrets(u)...)
 	}
 	if status, ok := errors.AsType[*rollout.StatusError](err); ok {
 		return &notify.Refusal{Code: status.Code, After: status.RetryAfter, Err: err}

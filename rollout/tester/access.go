@@ -60,7 +60,7 @@ func OpenGuard(file string, certificates bool, warn func(error)) (*Guard, error)
 }
 
 // lists are the lists of a scope.
-var lists = map[string]httpserve.List{
+var lists = map[string]httpserve.ListRule{
 	"namespaces": {Check: httpserve.CheckNamespace},
 	"gates":      {Check: httpserve.CheckText},
 	"types": {
@@ -133,7 +133,7 @@ func authorize(g grant, verb string, parts ...attribute) error {
 	lists := map[string]*[]httpserve.Pattern{"namespace": s.Namespaces, "type": s.Types, "kind": s.Kinds, "gate": s.Gates}
 	for _, p := range parts {
 		if !httpserve.Allows(lists[p.kind], p.value) {
-			return httpserve.Outside(p.kind, g.Actor, verb, p.value)
+			return httpserve.OutOfScope(p.kind, g.Actor, verb, p.value)
 		}
 	}
 	return nil

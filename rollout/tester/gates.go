@@ -36,7 +36,7 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request) error {
 	action := r.PathValue("action")
 	switch {
 	case action != "check" && action != "open" && action != "close":
-		return httpserve.ErrNothing
+		return httpserve.ErrNotFound
 	case action != "check" && r.Method != http.MethodPost:
 		return httpserve.WrongMethod(w, http.MethodPost)
 	}
@@ -166,7 +166,7 @@ func (s *Server) changeGate(w http.ResponseWriter, r *http.Request, g grant) (an
 	case err != nil:
 		return nil, err
 	case verb == "":
-		return nil, httpserve.ErrNothing
+		return nil, httpserve.ErrNotFound
 	case action == "link":
 		return s.issueLink(w, r, g, k)
 	}
@@ -256,7 +256,7 @@ func (s *Server) link(w http.ResponseWriter, r *http.Request) error {
 	t, err := s.Gates.Inspect(r.PathValue("secret"))
 	view := linkView{linkPageText: linkTexts[t.Action], Ticket: &t}
 	if err == nil {
-		issuer, unknown := s.Guard.Named(t.Issuer)
+		issuer, unknown := s.Guard.ByName(t.Issuer)
 		if unknown != nil || authorizeGate(issuer, verbReject, t.Key) != nil {
 			err = gate.ErrLink
 		}

@@ -165,7 +165,7 @@ func (s *Server) Handler() http.Handler {
 		},
 		Problem: func(r *http.Request) bool {
 			class := classOf(r.URL.Path)
-			return class == "api" || (class == "task" || class == "launch") && httpserve.Wants(r, "application/json")
+			return class == "api" || (class == "task" || class == "launch") && httpserve.Accepts(r, "application/json")
 		},
 		Path:    pathOf,
 		Denied:  func(kind string) { s.metrics.denials.WithLabelValues(kind).Inc() },
@@ -264,10 +264,10 @@ var reserved = []string{"gate", "rollback", "api", "link", "token"}
 func (s *Server) serveDefault(w http.ResponseWriter, r *http.Request) error {
 	first, _, _ := strings.Cut(strings.TrimLeft(r.URL.Path, "/"), "/")
 	switch {
-	case httpserve.ToPage(w, r):
+	case httpserve.RedirectToPage(w, r):
 		return nil
 	case r.URL.Path != "/" && s.Strict, slices.Contains(reserved, first):
-		return httpserve.ErrNothing
+		return httpserve.ErrNotFound
 	case r.Method != http.MethodPost:
 		return httpserve.WrongMethod(w, http.MethodPost)
 	}

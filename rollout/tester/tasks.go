@@ -292,7 +292,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
 		note = "the run ended before this request, at " + at
 	}
 	switch {
-	case httpserve.Wants(r, "application/json"):
+	case httpserve.Accepts(r, "application/json"):
 		state.URL = s.runURL(r, state.ID)
 		err = httpserve.JSON(w, status, state)
 	case accepted:

@@ -153,9 +153,9 @@ func (r *Request) Do(ctx context.Context, v Values) (string, error) {
 	if err == nil && (a.Status < 200 || a.Status > 299) {
 		err = statusError(v.Operation, a)
 	} else if err == nil && v.Operation.usesAnswer() {
-		return string(a.Body), redact.Error(a.Err, notify.Credentials(header)...)
+		return string(a.Body), redact.Error(a.Err, notify.HeaderSecrets(header)...)
 	}
-	return "", redact.Error(err, notify.Credentials(header)...)
+	return "", redact.Error(err, notify.HeaderSecrets(header)...)
 }
 
 // expand returns the URL, header and body to send.
@@ -180,7 +180,7 @@ func (r *Request) expand(v Values) (u *url.URL, header http.Header, body string,
 		}
 		header.Set(name, value)
 	}
-	notify.UserInfo(u, header)
+	notify.SetUserInfo(u, header)
 	if body, err = expand(r.Body, v); err != nil {
 		return nil, nil, "", fmt.Errorf("body: %w", err)
 	}

@@ -42,16 +42,16 @@ const (
 // reply answers with JSON.
 func (c *call) reply(value any) error { return httpserve.JSON(c.w, http.StatusOK, value) }
 
-// bad returns the refusal of the value of a parameter.
-func (c *call) bad(name, want string) error {
+// badParameter returns the refusal of the value of a parameter.
+func (c *call) badParameter(name, want string) error {
 	return httpserve.Refuse(http.StatusBadRequest, "parameter %s: %s is not possible: want %s", name, document.Quote(c.values[name]), want)
 }
 
 // clean redacts and shortens a text from a request or an upstream, so that it can be shown.
 func clean(text string) string { return redact.Excerpt(text, maxText) }
 
-// query reads the parameters of a request. It refuses parameters that are not allowed or given twice.
-func (c *call) query(allowed []string) (err error) {
+// readParameters reads the parameters of a request. It refuses parameters that are not allowed or given twice.
+func (c *call) readParameters(allowed []string) (err error) {
 	c.values, err = httpserve.Parameters(c.r, allowed...)
 	return err
 }
@@ -64,7 +64,7 @@ func (c *call) number(name string, most, otherwise int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most {
-		return 0, c.bad(name, "a number from 1 to "+strconv.Itoa(most))
+		return 0, c.badParameter(name, "a number from 1 to "+strconv.Itoa(most))
 	}
 	return n, nil
 }
@@ -90,16 +90,16 @@ func (c *call) selection() (func(View) bool, error) {
 	}
 	ready := strings.ToLower(c.values["ready"])
 	if !slices.Contains([]string{"", "true", "false", "unknown"}, ready) {
-		return nil, c.bad("ready", "true, false or unknown")
+		return nil, c.badParameter("ready", "true, false or unknown")
 	}
 	return func(v View) bool {
 		return ref.Selects(source.ReferenceTo(v.Object)) && (ready == "" || strings.EqualFold(ready, readyOf(v).Status))
 	}, nil
 }
 
-// readable returns the objects that the caller may read.
-func (c *call) readable() []View {
-	return slices.DeleteFunc(c.Views(), func(v View) bool { return may(c.grant, mayRead, source.ReferenceTo(v.Object)) != nil })
+// readableViews returns the objects that the caller may read.
+func (c *call) readableViews() []View {
+	return slices.DeleteFunc(c.Views(), func(v View) bool { return checkPermission(c.grant, mayRead, source.ReferenceTo(v.Object)) != nil })
 }
 
 // list answers with the sources that the caller may read.
@@ -109,19 +109,19 @@ func (c *call) list() error {
 		return err
 	}
 	list := []api.Source{} // [] and not null
-	for _, v := range c.readable() {
+	for _, v := range c.readableViews() {
 		if selects(v) {
 			list = append(list, Summary(v))
 		}
 	}
-	return c.reply(map[string]any{"sources": list, "defects": c.problems()})
+	return c.reply(map[string]any{"sources": list, "defects": c.defectTexts()})
 }
 
-// problems returns the defects of documents if the caller may read everything: a defect names files, and
+// defectTexts returns the defects of documents if the caller may read everything: a defect names files, and
 // objects of any namespace.
-func (c *call) problems() []string {
+func (c *call) defectTexts() []string {
 	list := []string{}
-	if may(c.grant, mayRead, source.Reference{}) == nil {
+	if checkPermission(c.grant, mayRead, source.Reference{}) == nil {
 		for _, err := range c.Defects() {
 			list = append(list, clean(err.Error()))
 		}
@@ -131,15 +131,15 @@ func (c *call) problems() []string {
 
 // stats answers with the workload of the server, restricted to the objects that the caller may read.
 func (c *call) stats() error {
-	stats := api.Stats{Version: "(devel)", Started: c.started, Phases: map[string]int{}, Ready: map[string]int{}, Defects: c.problems()}
+	stats := api.Stats{Version: "(devel)", Started: c.started, Phases: map[string]int{}, Ready: map[string]int{}, Defects: c.defectTexts()}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		stats.Version = info.Main.Version
 	}
-	if may(c.grant, mayRead, source.Reference{}) == nil {
+	if checkPermission(c.grant, mayRead, source.Reference{}) == nil {
 		now := c.Stats()
 		stats.Fetching, stats.Oldest = now.Fetching, now.Oldest.Seconds()
 	}
-	for _, v := range c.readable() {
+	for _, v := range c.readableViews() {
 		stats.Objects++
 		stats.Phases[string(v.Phase)]++
 		stats.Ready[readyOf(v).Status]++
@@ -150,8 +150,8 @@ func (c *call) stats() error {
 // source answers with one source, or with its document if the caller accepts YAML.
 func (c *call) source() error {
 	c.w.Header().Add("Vary", "Accept")
-	if !httpserve.Wants(c.r, "application/yaml") {
-		return c.detail(c.view)
+	if !httpserve.Accepts(c.r, "application/yaml") {
+		return c.replyDetail(c.view)
 	}
 	text, err := source.EncodeYAML(source.Masked(c.view.Object))
 	if err == nil {
@@ -191,8 +191,8 @@ func Summary(v View) api.Source {
 	return one
 }
 
-// detail answers with one object, including the fields that lists leave out.
-func (c *call) detail(v View) error {
+// replyDetail answers with one object, including the fields that lists leave out.
+func (c *call) replyDetail(v View) error {
 	one := Summary(v)
 	text, err := source.EncodeYAML(source.Masked(v.Object))
 	if err != nil {
@@ -309,14 +309,14 @@ func (s *Server) sessionOf(g httpserve.Grant) any {
 			allowed = append(allowed, what)
 		}
 	}
-	if may(g, mayDebug, source.Reference{}) == nil {
+	if checkPermission(g, mayDebug, source.Reference{}) == nil {
 		allowed = append(allowed, mayDebug)
 	}
 	return api.Session{Actor: g.Actor, Required: s.config.Callers.Required(), May: allowed}
 }
 
-// why reads the author of a change and the reason. If the caller has a credential, its name is the author.
-func (c *call) why() (why api.Change, err error) {
+// readChange reads the author of a change and the reason. If the caller has a credential, its name is the author.
+func (c *call) readChange() (why api.Change, err error) {
 	err = c.bodies.JSON(c.w, c.r, &why)
 	if err == nil && (len(why.By) > maxActor || len(why.Reason) > maxReason) {
 		err = httpserve.Refuse(http.StatusBadRequest, "want at most %d bytes in by and %d in reason", maxActor, maxReason)
@@ -326,25 +326,25 @@ func (c *call) why() (why api.Change, err error) {
 
 // reconcile requests a run, and waits for its end if the parameter wait is set.
 func (c *call) reconcile() error {
-	why, err := c.why()
+	why, err := c.readChange()
 	if err != nil {
 		return err
 	}
 	wait, err := time.ParseDuration(cmp.Or(c.values["wait"], "0"))
 	if err != nil || wait < 0 || wait > maxWait {
-		return c.bad("wait", "a duration up to "+source.Duration(maxWait).String()+", such as 30s")
+		return c.badParameter("wait", "a duration up to "+source.Duration(maxWait).String()+", such as 30s")
 	}
 	run, err := c.Request(c.ref, Request)
 	if err != nil {
 		return err
 	}
-	c.did(why, "ReconcileRequested", "a run was requested")
+	c.recordChange(why, "ReconcileRequested", "a run was requested")
 	if wait > 0 {
 		ctx, cancel := context.WithTimeout(c.r.Context(), wait)
 		defer cancel()
 		v, err := c.Wait(ctx, c.ref, run)
 		if err == nil {
-			return c.detail(v)
+			return c.replyDetail(v)
 		}
 		if ctx.Err() == nil {
 			return err
@@ -354,39 +354,39 @@ func (c *call) reconcile() error {
 }
 
 func (c *call) suspend() error {
-	why, err := c.why()
+	why, err := c.readChange()
 	if err == nil {
 		err = c.Suspend(c.ref, source.Suspension{By: why.By, Reason: why.Reason})
 	}
-	return c.done(err, why, "Suspended", "suspended")
+	return c.finishChange(err, why, "Suspended", "suspended")
 }
 
 func (c *call) resume() error {
-	why, err := c.why()
+	why, err := c.readChange()
 	if err == nil {
 		err = c.Resume(c.ref)
 	}
 	if c.view.Suspension == nil { // it was not suspended: resuming only requested a run
-		return c.done(err, why, "ReconcileRequested", "a run was requested")
+		return c.finishChange(err, why, "ReconcileRequested", "a run was requested")
 	}
-	return c.done(err, why, "Resumed", "resumed")
+	return c.finishChange(err, why, "Resumed", "resumed")
 }
 
-// done records a change and answers with the changed object, unless err is set.
-func (c *call) done(err error, why api.Change, reason, message string) error {
+// finishChange records a change and answers with the changed object, unless err is set.
+func (c *call) finishChange(err error, why api.Change, reason, message string) error {
 	if err != nil {
 		return err
 	}
-	c.did(why, reason, message)
+	c.recordChange(why, reason, message)
 	v, err := c.View(c.ref)
 	if err != nil {
 		return err
 	}
-	return c.detail(v)
+	return c.replyDetail(v)
 }
 
-// did logs a change and adds it to the journal.
-func (c *call) did(why api.Change, reason, message string) {
+// recordChange logs a change and adds it to the journal.
+func (c *call) recordChange(why api.Change, reason, message string) {
 	log := c.log.With("object", c.view.Object.Head().String(), "change", reason)
 	if why.By != "" {
 		message += " by " + why.By
@@ -398,14 +398,14 @@ func (c *call) did(why api.Change, reason, message string) {
 	}
 	log.Info("change", "remote", httpserve.Remote(c.r))
 	if c.config.Journal != nil {
-		c.config.Journal.Append(c.event(source.Involved(c.view.Object), source.SeverityInfo, reason, message))
+		c.config.Journal.Append(c.newEvent(source.Involved(c.view.Object), source.SeverityInfo, reason, message))
 	}
 }
 
-// sees reports whether the caller may still read an object: permissions may change during a stream.
-func (c *call) sees(ref source.Reference) bool {
+// mayStillRead reports whether the caller may still read an object: permissions may change during a stream.
+func (c *call) mayStillRead(ref source.Reference) bool {
 	grant, err := c.config.Callers.Renew(c.grant)
-	return err == nil && may(grant, mayRead, ref) == nil
+	return err == nil && checkPermission(grant, mayRead, ref) == nil
 }
 
 // stream answers with the server-sent events that produce sends. It ends when the client disconnects or stops
@@ -468,7 +468,7 @@ func (c *call) watch() error {
 		return c.Watch(ctx, func(views []View) {
 			for _, v := range views {
 				ref := source.ReferenceTo(v.Object)
-				if v.Phase != Gone && selects(v) && c.sees(ref) {
+				if v.Phase != Gone && selects(v) && c.mayStillRead(ref) {
 					one := Summary(v)
 					told[ref] = true
 					send(0, api.Notice{Source: &one})
@@ -494,7 +494,7 @@ func (c *call) events() error {
 	follow, err := strconv.ParseBool(cmp.Or(c.values["follow"], "false"))
 	switch {
 	case err != nil:
-		return c.bad("follow", "true or false")
+		return c.badParameter("follow", "true or false")
 	case c.config.Journal == nil:
 		return httpserve.Refuse(http.StatusNotFound, "this server keeps no events")
 	case follow:
@@ -516,21 +516,21 @@ func (c *call) eventQuery() (q journal.Query, err error) {
 		if err != nil {
 			ref = source.Reference{}
 		}
-		return object.Selects(ref) && c.sees(ref)
+		return object.Selects(ref) && c.mayStillRead(ref)
 	}
 	q.Severity = c.values["severity"]
 	if !slices.Contains([]string{"", "trace", "info", "error"}, q.Severity) {
-		return q, c.bad("severity", "trace, info or error")
+		return q, c.badParameter("severity", "trace, info or error")
 	}
 	if text := c.values["since"]; text != "" {
 		if q.Since, err = time.Parse(time.RFC3339, text); err != nil {
-			return q, c.bad("since", "a time such as 2026-01-31T12:00:00Z")
+			return q, c.badParameter("since", "a time such as 2026-01-31T12:00:00Z")
 		}
 	}
 	after := cmp.Or(c.r.Header.Get("Last-Event-ID"), c.values["after"]) // the last event of the previous stream
 	q.After, err = strconv.ParseInt(cmp.Or(after, "0"), 10, 64)
 	if err != nil || q.After < 0 {
-		return q, c.bad("after", "the number of an event")
+		return q, c.badParameter("after", "the number of an event")
 	}
 	otherwise := defaultEvents
 	if after != "" && c.values["follow"] != "" {

@@ -73,8 +73,8 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// TestBy shows which user a change is attributed to on a server without authentication.
-func TestBy(t *testing.T) {
+// TestChangeAuthor shows which user a change is attributed to on a server without authentication.
+func TestChangeAuthor(t *testing.T) {
 	r := newHTTPFixture(t, false)
 	one, err := r.client("").Suspend(t.Context(), app, api.Change{By: "alice", Reason: "holidays"})
 	if err != nil || one.Suspension == nil || one.Suspension.By != "alice" || one.Suspension.Reason != "holidays" || one.Suspension.Since.IsZero() {
@@ -176,7 +176,7 @@ kind: GitRepository
 metadata: {name: part, namespace: shop}
 spec: {url: "https://git.example.org/part.git", interval: 1h}
 `)
-	r.git("part").set(hangs(time.Hour))
+	r.git("part").set(delayResolve(time.Hour))
 	r.feed.set(serve.Desired{Objects: more, Defects: []error{errors.New("objects.yaml:3: spec.url: \x1b[1mis required https://ci:" + password + "@git.example.org")}})
 	filled := map[string]bool{}
 	seen := errors.New("seen")
@@ -229,7 +229,7 @@ spec: {url: "https://git.example.org/part.git", interval: 1h}
 	}
 }
 
-var errEnough = errors.New("enough")
+var errStop = errors.New("enough")
 
 // TestWatchStream checks that a watch reports all sources that the caller may read, a change and a removal.
 func TestWatchStream(t *testing.T) {
@@ -252,11 +252,11 @@ func TestWatchStream(t *testing.T) {
 			}
 		case n.Gone != nil:
 			testenv.Equal(t, *n.Gone, (api.Gone{Kind: "GitRepository", Namespace: "shop", Name: "app"}), "gone is %v", n.Gone)
-			return errEnough
+			return errStop
 		}
 		return nil
 	})
-	if !errors.Is(err, errEnough) {
+	if !errors.Is(err, errStop) {
 		t.Error(err)
 	}
 }
@@ -274,17 +274,17 @@ func TestWatchFilter(t *testing.T) {
 			_, _, err := c.Reconcile(t.Context(), app, api.Change{}, 0)
 			return err
 		case n.Gone != nil:
-			return errEnough
+			return errStop
 		}
 		return nil
 	})
-	if !errors.Is(err, errEnough) {
+	if !errors.Is(err, errStop) {
 		t.Error(err)
 	}
 }
 
-// open opens a stream and returns the raw answer.
-func (r *httpFixture) open(ctx context.Context, path, token string, header ...string) *http.Response {
+// openStream opens a stream and returns the raw answer.
+func (r *httpFixture) openStream(ctx context.Context, path, token string, header ...string) *http.Response {
 	r.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
 	r.must(err)
@@ -301,7 +301,7 @@ func (r *httpFixture) open(ctx context.Context, path, token string, header ...st
 func TestStream(t *testing.T) {
 	r := newHTTPFixture(t, false, func(r *httpFixture) { r.Keepalive = 20 * time.Millisecond })
 	for _, path := range []string{"/api/v1/watch", "/api/v1/events?follow=true"} {
-		resp := r.open(t.Context(), path, "")
+		resp := r.openStream(t.Context(), path, "")
 		defer resp.Body.Close()
 		if h := resp.Header; h.Get("Content-Type") != "text/event-stream" || h.Get("X-Accel-Buffering") != "no" || h.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %v", path, h)
@@ -325,7 +325,7 @@ func TestDroppedStreams(t *testing.T) {
 	before := runtime.NumGoroutine()
 	ctx, cancel := context.WithCancel(t.Context())
 	for i := range 500 {
-		resp := r.open(ctx, []string{"/api/v1/watch", "/api/v1/events?follow=true"}[i%2], "")
+		resp := r.openStream(ctx, []string{"/api/v1/watch", "/api/v1/events?follow=true"}[i%2], "")
 		defer resp.Body.Close()
 	}
 	cancel()
@@ -344,7 +344,7 @@ func TestStreamEnds(t *testing.T) {
 		r.Keepalive = 20 * time.Millisecond
 		r.Callers, _ = serve.OpenCallers(serve.CallersConfig{File: name, Now: func() time.Time { return began.Add(time.Duration(later.Load())) }})
 	})
-	resp := r.open(t.Context(), "/api/v1/watch", "token-of-a-000001")
+	resp := r.openStream(t.Context(), "/api/v1/watch", "token-of-a-000001")
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	lines.Scan()
@@ -373,11 +373,11 @@ func TestFollow(t *testing.T) {
 			return err
 		}
 		if seen == 4 { // the request and the new artifact, in either order
-			return errEnough
+			return errStop
 		}
 		return nil
 	})
-	if !errors.Is(err, errEnough) {
+	if !errors.Is(err, errStop) {
 		t.Error(err)
 	}
 	for _, q := range []api.EventQuery{{After: last - 1}, {Limit: 1}} {
@@ -385,7 +385,7 @@ func TestFollow(t *testing.T) {
 			t.Errorf("%+v: %+v, %v", q, all, err)
 		}
 	}
-	resp := r.open(t.Context(), "/api/v1/events?follow=true", "token-of-all-0001", "Last-Event-ID", "0")
+	resp := r.openStream(t.Context(), "/api/v1/events?follow=true", "token-of-all-0001", "Last-Event-ID", "0")
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "id: ") {
@@ -401,18 +401,18 @@ func TestFollow(t *testing.T) {
 	for c, namespace := range map[*api.Client]string{all: "docs", c: "shop"} {
 		err := c.FollowEvents(t.Context(), api.EventQuery{Limit: 1}, func(e api.Event) error {
 			testenv.Equal(t, e.InvolvedObject.Namespace, namespace, "the newest is %+v", e)
-			return errEnough
+			return errStop
 		})
-		if !errors.Is(err, errEnough) {
+		if !errors.Is(err, errStop) {
 			t.Errorf("nothing is told: %v", err)
 		}
 	}
 }
 
-// TestStatsAreOwn checks that the stats for a caller of one namespace do not reveal the waiting time of others.
-func TestStatsAreOwn(t *testing.T) {
+// TestStatsScope checks that the stats for a caller of one namespace do not reveal the waiting time of others.
+func TestStatsScope(t *testing.T) {
 	r := newHTTPFixture(t, true, func(r *httpFixture) { r.Runs = 1 })
-	r.git("app").set(hangs(time.Hour))
+	r.git("app").set(delayResolve(time.Hour))
 	site := source.Reference{Kind: "GitRepository", Namespace: "docs", Name: "site"}
 	for _, ref := range []source.Reference{app, site} {
 		if _, err := r.Request(ref, serve.Request); err != nil {
@@ -427,10 +427,10 @@ func TestStatsAreOwn(t *testing.T) {
 	}
 }
 
-// TestEnded checks that a request that waits for a run is answered 503 when the server ends.
-func TestEnded(t *testing.T) {
+// TestWaitEndsWithServer checks that a request that waits for a run is answered 503 when the server ends.
+func TestWaitEndsWithServer(t *testing.T) {
 	r := newHTTPFixture(t, false)
-	r.git("app").set(hangs(time.Hour))
+	r.git("app").set(delayResolve(time.Hour))
 	if _, err := r.Request(app, serve.Request); err != nil {
 		t.Fatal(err)
 	}
@@ -517,13 +517,13 @@ metadata: {name: web, namespace: shop}
 spec: {chart: web, interval: 1h, sourceRef: {kind: HelmRepository, name: charts}}
 `
 
-// TestSpellingOfTheDocument uses objects of the reference's API group: the API spells their kinds as the documents do,
+// TestKindSpelling uses objects of the reference's API group: the API spells their kinds as the documents do,
 // and the pointer of an artifact works with the kind of either group.
-func TestSpellingOfTheDocument(t *testing.T) {
+func TestKindSpelling(t *testing.T) {
 	r := newHTTPFixture(t, false, func(r *httpFixture) { r.Retention = time.Millisecond })
 	r.feed.set(serve.Desired{Objects: objects(t, documents+helmDocuments)})
 	for _, ref := range []source.Reference{{Kind: "PkgRepository", Namespace: "shop", Name: "charts"}, {Kind: "PkgChart", Namespace: "shop", Name: "web"}} {
-		r.began(ref)
+		r.waitFirstRun(ref)
 	}
 	if _, _, text := r.ask("GET", "/api/v1/sources/pkgrepository/shop/charts/files", "", ""); strings.Count(text, `"path"`) != 1 || !strings.Contains(text, `.yaml"`) {
 		t.Errorf("files of an index: %s", text)
@@ -557,12 +557,12 @@ func TestSpellingOfTheDocument(t *testing.T) {
 			r.feed.set(serve.Desired{Objects: objects(t, documents)})
 		case n.Gone != nil:
 			if gone = append(gone, n.Gone.Kind); len(gone) == 2 {
-				return errEnough
+				return errStop
 			}
 		}
 		return nil
 	})
-	if slices.Sort(gone); err != errEnough || !slices.Equal(gone, []string{"HelmChart", "HelmRepository"}) {
+	if slices.Sort(gone); err != errStop || !slices.Equal(gone, []string{"HelmChart", "HelmRepository"}) {
 		t.Errorf("gone are %v, %v", gone, err)
 	}
 }

@@ -30,11 +30,11 @@ type fixture struct {
 	cancel context.CancelFunc
 	ended  chan error
 
-	mu      sync.Mutex
-	origins map[string]*upstream // by the URL of the object
-	runs    []serve.Run
-	events  []source.Event
-	first   []serve.Run // the runs at the start
+	mu        sync.Mutex
+	origins   map[string]*upstream // by the URL of the object
+	runs      []serve.Run
+	events    []source.Event
+	firstRuns []serve.Run // the runs at the start
 }
 
 // newFixture returns a fixture whose server does not run yet.
@@ -61,16 +61,16 @@ func newFixture(t *testing.T) *fixture {
 	return r
 }
 
-// live calls test in a [synctest] bubble, with a fixture whose objects have had their first run. If before is not nil, it
+// withFixture calls test in a [synctest] bubble, with a fixture whose objects have had their first run. If before is not nil, it
 // adjusts the fixture first.
-func live(t *testing.T, objects []source.Object, before, test func(*fixture)) {
+func withFixture(t *testing.T, objects []source.Object, before, test func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t)
 		if r.feed.now.Objects = objects; before != nil {
 			before(r)
 		}
 		r.start()
-		r.first = r.took()
+		r.firstRuns = r.takeRuns()
 		test(r)
 		r.stop()
 	})
@@ -90,21 +90,21 @@ func describe(runs []serve.Run) string {
 	return strings.Join(all, ", ")
 }
 
-// ran expects the runs since the last call of ran or took, in their order.
-func (r *fixture) ran(want string) {
+// wantRuns expects the runs since the last call of wantRuns or takeRuns, in their order.
+func (r *fixture) wantRuns(want string) {
 	r.Helper()
-	testenv.Equal(r.TB, describe(r.took()), want, "ran")
+	testenv.Equal(r.TB, describe(r.takeRuns()), want, "ran")
 }
 
 func (r *fixture) view(name string) serve.View {
 	r.Helper()
-	v, err := r.View(named(name))
+	v, err := r.View(repoRef(name))
 	r.must(err)
 	return v
 }
 
-// is expects the named objects to be in a phase.
-func (r *fixture) is(phase serve.Phase, names ...string) {
+// wantPhase expects the named objects to be in a phase.
+func (r *fixture) wantPhase(phase serve.Phase, names ...string) {
 	r.Helper()
 	for _, name := range names {
 		testenv.Equal(r.TB, r.view(name).Phase, phase, name)
@@ -126,7 +126,7 @@ func (r *fixture) count(phases ...serve.Phase) (n int) {
 func (r *fixture) restart(between func()) {
 	r.Helper()
 	r.stop()
-	r.took()
+	r.takeRuns()
 	r.Statuses = &source.Ledger{Dir: r.ledger().Dir}
 	if between != nil {
 		between()
@@ -174,11 +174,11 @@ func (r *fixture) ledger() *source.Ledger { return r.Statuses.(*source.Ledger) }
 // settle waits until all goroutines are blocked, and those that found a file locked have retried.
 func settle() {
 	synctest.Wait()
-	time.Sleep(settled)
+	time.Sleep(settleTime)
 	synctest.Wait()
 }
 
-const settled = 100 * time.Millisecond
+const settleTime = 100 * time.Millisecond
 
 // stop ends the server.
 func (r *fixture) stop() {
@@ -187,8 +187,8 @@ func (r *fixture) stop() {
 	testenv.Equal(r.TB, <-r.ended, nil, "Run")
 }
 
-// took returns the runs that ended since its last call.
-func (r *fixture) took() []serve.Run {
+// takeRuns returns the runs that ended since its last call.
+func (r *fixture) takeRuns() []serve.Run {
 	settle()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,15 +197,15 @@ func (r *fixture) took() []serve.Run {
 	return runs
 }
 
-// heard returns the events so far.
-func (r *fixture) heard() []source.Event {
+// emittedEvents returns the events so far.
+func (r *fixture) emittedEvents() []source.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
 }
 
-// up returns the upstream at a URL.
-func (r *fixture) up(url string) *upstream {
+// upstream returns the upstream at a URL.
+func (r *fixture) upstream(url string) *upstream {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	u := r.origins[url]
@@ -217,22 +217,22 @@ func (r *fixture) up(url string) *upstream {
 }
 
 func (r *fixture) origin(obj source.Object, env source.Env) (source.Origin, error) {
-	return &origin{r.up(source.OriginOf(obj)), obj, env}, nil
+	return &origin{r.upstream(source.OriginOf(obj)), obj, env}, nil
 }
 
 // An upstream answers the requests of origins.
 type upstream struct {
-	mu       sync.Mutex
-	rev      string
-	pushed   int
-	err      error         // of Resolve
-	panics   bool          // in Resolve
-	hang     time.Duration // of Resolve
-	slow     time.Duration // of Open
-	secret   string        // name of the Secret that Resolve looks up
-	account  string        // service account whose pull Secrets Resolve looks up
-	resolves int
-	opens    int
+	mu           sync.Mutex
+	rev          string
+	pushed       int
+	err          error         // of Resolve
+	panics       bool          // in Resolve
+	resolveDelay time.Duration // of Resolve
+	openDelay    time.Duration // of Open
+	secret       string        // name of the Secret that Resolve looks up
+	account      string        // service account whose pull Secrets Resolve looks up
+	resolves     int
+	opens        int
 }
 
 func (u *upstream) set(change func(u *upstream)) {
@@ -242,16 +242,16 @@ func (u *upstream) set(change func(u *upstream)) {
 }
 
 type origin struct {
-	up  *upstream
-	obj source.Object
-	env source.Env
+	upstream *upstream
+	obj      source.Object
+	env      source.Env
 }
 
 func (o *origin) Resolve(ctx context.Context, _ source.State) (source.Revision, source.State, error) {
-	o.up.mu.Lock()
-	o.up.resolves++
-	hang, err, rev, panics, secret, account := o.up.hang, o.up.err, o.up.rev, o.up.panics, o.up.secret, o.up.account
-	o.up.mu.Unlock()
+	o.upstream.mu.Lock()
+	o.upstream.resolves++
+	hang, err, rev, panics, secret, account := o.upstream.resolveDelay, o.upstream.err, o.upstream.rev, o.upstream.panics, o.upstream.secret, o.upstream.account
+	o.upstream.mu.Unlock()
 	if panics {
 		panic("a defect")
 	}
@@ -291,9 +291,9 @@ func (o *origin) Resolve(ctx context.Context, _ source.State) (source.Revision, 
 
 func (o *origin) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
 	var slow time.Duration
-	o.up.set(func(u *upstream) {
+	o.upstream.set(func(u *upstream) {
 		u.opens++
-		slow = u.slow
+		slow = u.openDelay
 	})
 	if err := pause(ctx, slow); err != nil {
 		return nil, err
@@ -317,23 +317,23 @@ func (c content) WriteTo(_ context.Context, w io.Writer) (source.Report, error) 
 	return source.Report{}, err
 }
 
-// An archived origin packs the files of each revision into an archive.
-type archived struct {
+// An archiveOrigin origin packs the files of each revision into an archive.
+type archiveOrigin struct {
 	source.Origin
 	files func(id string) fstest.MapFS
 }
 
-func (a archived) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
+func (a archiveOrigin) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
 	c, err := a.Origin.Open(ctx, rev)
-	return archivedContent{c, a.files(rev.ID)}, err
+	return archiveContent{c, a.files(rev.ID)}, err
 }
 
-type archivedContent struct {
+type archiveContent struct {
 	source.Content
 	files fstest.MapFS
 }
 
-func (c archivedContent) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
+func (c archiveContent) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
 	report, err := artifact.Pack(ctx, w, c.files)
 	return source.Report{Report: report}, err
 }
@@ -407,17 +407,17 @@ func repo(name, url string, interval time.Duration, includes ...string) *source.
 	return g
 }
 
-func named(name string) source.Reference {
+func repoRef(name string) source.Reference {
 	return source.Reference{Kind: "GitRepository", Namespace: "default", Name: name}
 }
 
-// memory stores statuses in memory.
-type memory struct {
+// memoryStatuses stores statuses in memory.
+type memoryStatuses struct {
 	mu    sync.Mutex
 	saved map[source.Reference]source.Object
 }
 
-func (m *memory) Load(_ context.Context, obj source.Object) (source.State, error) {
+func (m *memoryStatuses) Load(_ context.Context, obj source.Object) (source.State, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	g, known := m.saved[source.ReferenceTo(obj)]
@@ -428,7 +428,7 @@ func (m *memory) Load(_ context.Context, obj source.Object) (source.State, error
 	return nil, nil
 }
 
-func (m *memory) Save(_ context.Context, obj source.Object, _ source.State) error {
+func (m *memoryStatuses) Save(_ context.Context, obj source.Object, _ source.State) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.saved == nil {
@@ -439,19 +439,19 @@ func (m *memory) Save(_ context.Context, obj source.Object, _ source.State) erro
 	return nil
 }
 
-func (m *memory) Remove(ref source.Reference) error {
+func (m *memoryStatuses) Remove(ref source.Reference) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.saved, ref)
 	return nil
 }
 
-func (*memory) Object(source.Reference) (source.Object, error)          { return nil, fs.ErrNotExist }
-func (*memory) References() ([]source.Reference, error)                 { return nil, nil }
-func (*memory) Removed() (map[source.Reference]time.Time, error)        { return nil, nil }
-func (*memory) SetRemoved(source.Reference, time.Time) error            { return nil }
-func (*memory) Suspend(source.Reference, source.Suspension) error       { return nil }
-func (*memory) Resume(source.Reference) error                           { return nil }
-func (*memory) Suspension(source.Reference) (*source.Suspension, error) { return nil, nil }
+func (*memoryStatuses) Object(source.Reference) (source.Object, error)          { return nil, fs.ErrNotExist }
+func (*memoryStatuses) References() ([]source.Reference, error)                 { return nil, nil }
+func (*memoryStatuses) Removed() (map[source.Reference]time.Time, error)        { return nil, nil }
+func (*memoryStatuses) SetRemoved(source.Reference, time.Time) error            { return nil }
+func (*memoryStatuses) Suspend(source.Reference, source.Suspension) error       { return nil }
+func (*memoryStatuses) Resume(source.Reference) error                           { return nil }
+func (*memoryStatuses) Suspension(source.Reference) (*source.Suspension, error) { return nil, nil }
 
 var must = testenv.Must

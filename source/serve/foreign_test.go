@@ -22,14 +22,14 @@ import (
 // stays.
 func TestInvalidSpec(t *testing.T) {
 	good, other := repo("a", site, time.Hour), repo("b", other, time.Hour)
-	live(t, list(good, other), nil, func(r *fixture) {
+	withFixture(t, list(good, other), nil, func(r *fixture) {
 		had := r.view("a").Object.Artifact().Digest
 		defect := errors.Join(
 			&source.DocumentError{File: "docs/a.yaml", Line: 7, Object: "GitRepository/default/a", Field: "spec.x", Err: errors.New("is unknown")},
 			&source.DocumentError{File: "docs/a.yaml", Line: 8, Object: "GitRepository/default/a", Field: "spec.y", Err: errors.New("is unknown")},
 		)
 		r.feed.put(serve.Desired{Objects: list(other), Invalid: []source.Invalid{{Object: repo("a", site, time.Hour), Err: defect}}})
-		r.ran("a spec stalled") // although the decoded spec is unchanged
+		r.wantRuns("a spec stalled") // although the decoded spec is unchanged
 		for range 2 {
 			v := r.view("a")
 			c := v.Object.Common().Condition(source.StalledCondition)
@@ -37,52 +37,52 @@ func TestInvalidSpec(t *testing.T) {
 				r.Errorf("%+v, %+v", c, v)
 			}
 			time.Sleep(10 * time.Hour)
-			for _, run := range r.took() {
-				testenv.Equal(r.TB, run.Object, named("b"), "ran %+v", run)
+			for _, run := range r.takeRuns() {
+				testenv.Equal(r.TB, run.Object, repoRef("b"), "ran %+v", run)
 			}
 			r.restart(nil)
-			r.ran("a start stalled")
+			r.wantRuns("a start stalled")
 		}
-		_, opens := r.asked(site)
+		_, opens := r.upstreamCounts(site)
 		r.put(repo("a", site, time.Hour), other)
-		r.ran("a spec unchanged")
-		if _, again := r.asked(site); again != opens {
+		r.wantRuns("a spec unchanged")
+		if _, again := r.upstreamCounts(site); again != opens {
 			r.Errorf("fetched %d times again", again-opens)
 		}
 		r.feed.put(serve.Desired{Objects: list(good, other), Invalid: []source.Invalid{{Object: repo("a", site, 2*time.Hour), Err: defect}}})
-		r.ran("") // the valid one of two documents is used
+		r.wantRuns("") // the valid one of two documents is used
 	})
 }
 
 // Removing an object interrupts its run, so that its files are deleted after the retention and the object can come back.
 func TestRemovedDuringRun(t *testing.T) {
 	for name, hang := range map[string]func(*upstream, time.Duration){
-		"resolve": func(u *upstream, d time.Duration) { u.hang = d }, "fetch": func(u *upstream, d time.Duration) { u.slow = d },
+		"resolve": func(u *upstream, d time.Duration) { u.resolveDelay = d }, "fetch": func(u *upstream, d time.Duration) { u.openDelay = d },
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := repo("a", site, time.Hour), repo("b", other, time.Hour)
-			live(t, list(a, b), func(r *fixture) { r.Retention = time.Second }, func(r *fixture) {
-				r.up(site).push()
-				r.up(site).set(func(u *upstream) { hang(u, 59*time.Second) })
-				r.must(r.Suspend(named("b"), source.Suspension{}))
+			withFixture(t, list(a, b), func(r *fixture) { r.Retention = time.Second }, func(r *fixture) {
+				r.upstream(site).push()
+				r.upstream(site).set(func(u *upstream) { hang(u, 59*time.Second) })
+				r.must(r.Suspend(repoRef("b"), source.Suspension{}))
 				began := time.Now()
-				r.Request(named("a"), serve.Request)
+				r.Request(repoRef("a"), serve.Request)
 				settle()
-				r.is(serve.Running, "a")
+				r.wantPhase(serve.Running, "a")
 				r.put(b)
 				time.Sleep(2 * time.Second)
-				r.ran("")
-				r.left("b.hold b.yaml", 1)
+				r.wantRuns("")
+				r.wantFiles("b.hold b.yaml", 1)
 				if took := time.Since(began); took > 10*time.Second {
 					r.Errorf("it took %s", took)
 				}
 				r.put(a, b) // it comes back as a new object
 				settle()
 				r.put(b)
-				r.up(site).set(func(u *upstream) { hang(u, 0) })
+				r.upstream(site).set(func(u *upstream) { hang(u, 0) })
 				r.put(a, b) // before or after the end of the run under way
-				r.ran("a start stored")
-				r.is(serve.Idle, "a")
+				r.wantRuns("a start stored")
+				r.wantPhase(serve.Idle, "a")
 			})
 		})
 	}
@@ -90,7 +90,7 @@ func TestRemovedDuringRun(t *testing.T) {
 
 // Objects that another program keeps up to date are inputs only: the server does not run, show or change them.
 func TestForeign(t *testing.T) {
-	keeps, old := map[source.Reference]bool{named("base"): true}, strings.Repeat("0", 64)
+	keeps, old := map[source.Reference]bool{repoRef("base"): true}, strings.Repeat("0", 64)
 	foreign := func(digest string) source.Object {
 		base := repo("base", site, time.Hour)
 		base.Status.Artifact = &artifact.Artifact{Path: "gitrepository/default/base/1/a.tar.gz", URL: "http://elsewhere/gitrepository/default/base/1/a.tar.gz", Revision: "1", Digest: "sha256:" + strings.Repeat(digest, 64)}
@@ -111,45 +111,45 @@ func TestForeign(t *testing.T) {
 			return false
 		}})
 	}
-	live(t, nil, nil, func(r *fixture) {
-		r.must(os.MkdirAll(r.stored("default", "base", old), 0o700), os.WriteFile(r.stored("default", "base", old, "a.tar.gz"), []byte("x"), 0o600))
+	withFixture(t, nil, nil, func(r *fixture) {
+		r.must(os.MkdirAll(r.storePath("default", "base", old), 0o700), os.WriteFile(r.storePath("default", "base", old, "a.tar.gz"), []byte("x"), 0o600))
 		put(r, app, foreign("1"))
-		r.ran("app start stored")
+		r.wantRuns("app start stored")
 		put(r, app, foreign("2"))
-		r.ran("app input stored")
+		r.wantRuns("app input stored")
 		again := foreign("2")
 		again.Artifact().LastUpdateTime = time.Now()
 		put(r, app, again) // the artifact may be available again
-		r.ran("app input unchanged")
-		if views := r.Views(); len(views) != 1 || source.ReferenceTo(views[0].Object) != named("app") {
+		r.wantRuns("app input unchanged")
+		if views := r.Views(); len(views) != 1 || source.ReferenceTo(views[0].Object) != repoRef("app") {
 			r.Errorf("%+v", views)
 		}
-		_, err := r.View(named("base"))
-		_, asked := r.Request(named("base"), serve.Request)
+		_, err := r.View(repoRef("base"))
+		_, asked := r.Request(repoRef("base"), serve.Request)
 		if !errors.Is(err, fs.ErrNotExist) || !errors.Is(asked, fs.ErrNotExist) {
 			r.Errorf("%v, %v", err, asked)
 		}
 		r.restart(nil) // starts with garbage collection of the store
-		r.ran("app input unchanged")
+		r.wantRuns("app input unchanged")
 		time.Sleep(25 * time.Hour)
-		r.left("app.yaml", 2)
-		r.took()
+		r.wantFiles("app.yaml", 2)
+		r.takeRuns()
 
 		clear(keeps) // this server takes over the object
 		put(r, app, foreign("2"))
-		r.ran("base start stored, app input stored")
-		r.up(site).set(func(u *upstream) { u.rev, u.slow = "main@sha1:3", 50*time.Second })
-		r.Request(named("base"), serve.Request)
+		r.wantRuns("base start stored, app input stored")
+		r.upstream(site).set(func(u *upstream) { u.rev, u.openDelay = "main@sha1:3", 50*time.Second })
+		r.Request(repoRef("base"), serve.Request)
 		settle()
-		keeps[named("base")] = true // and another program takes it back during a run
+		keeps[repoRef("base")] = true // and another program takes it back during a run
 		put(r, app, foreign("4"))
-		r.ran("app input stored")
+		r.wantRuns("app input stored")
 		if len(r.Views()) != 1 || r.Stats().Fetching != 0 {
 			r.Errorf("%+v", r.Views())
 		}
 		put(r, app)
-		r.ran("app input waiting")
-		if _, err := os.Stat(r.stored("default", "base")); err != nil {
+		r.wantRuns("app input waiting")
+		if _, err := os.Stat(r.storePath("default", "base")); err != nil {
 			r.Error(err)
 		}
 	})
@@ -163,7 +163,7 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 func TestForeignArtifacts(t *testing.T) {
 	var asked []string
 	var from source.Sources
-	live(t, list(repo("a", site, time.Hour)), func(r *fixture) {
+	withFixture(t, list(repo("a", site, time.Hour)), func(r *fixture) {
 		r.Artifacts = &artifact.Client{Temp: r.Store.Temp, HTTP: &http.Client{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
 			asked = append(asked, req.URL.String())
 			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("x")), ContentLength: 1}, nil

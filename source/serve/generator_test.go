@@ -14,8 +14,8 @@ import (
 	"github.com/headgate-io/headgate/source/serve"
 )
 
-// halves returns the files web/a and api/a of a revision WEB@sha1:API.
-func halves(id string) fstest.MapFS {
+// monorepoFiles returns the files web/a and api/a of a revision WEB@sha1:API.
+func monorepoFiles(id string) fstest.MapFS {
 	web, api, _ := strings.Cut(id, "@sha1:")
 	return fstest.MapFS{"web/a": {Data: []byte(web)}, "api/a": {Data: []byte(api)}}
 }
@@ -37,17 +37,17 @@ func TestGenerator(t *testing.T) {
 	}
 	ran := func(r *fixture, want ...string) {
 		r.Helper()
-		got := strings.Split(describe(r.took()), ", ")
+		got := strings.Split(describe(r.takeRuns()), ", ")
 		got = slices.DeleteFunc(got, func(run string) bool { return strings.HasPrefix(run, "app ") }) // the number of runs of the generator does not matter
 		if slices.Sort(got); !slices.Equal(got, want) {
 			r.Errorf("ran %q, want %q", got, want)
 		}
 	}
 	push := func(r *fixture, rev string) {
-		r.up(site).set(func(u *upstream) { u.rev = rev })
-		r.Request(named("mono"), serve.Hook)
+		r.upstream(site).set(func(u *upstream) { u.rev = rev })
+		r.Request(repoRef("mono"), serve.Hook)
 	}
-	live(t, nil, func(r *fixture) {
+	withFixture(t, nil, func(r *fixture) {
 		r.Retention = time.Hour
 		r.Config.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
 			switch obj := obj.(type) {
@@ -57,7 +57,7 @@ func TestGenerator(t *testing.T) {
 				return generator.New(obj, env), nil
 			}
 			o, err := r.origin(obj, env)
-			return archived{o, halves}, err
+			return archiveOrigin{o, monorepoFiles}, err
 		}
 	}, func(r *fixture) {
 		push(r, "one@sha1:1")
@@ -99,7 +99,7 @@ func TestGenerator(t *testing.T) {
 		r.must(r.Resume(app))
 		ran(r, "api request unchanged", "more request stored", "web request stored")
 		r.put(objects("", both)...)
-		r.took()
+		r.takeRuns()
 		r.must(r.Suspend(app, source.Suspension{By: "anna"}))
 		r.put(objects("source.extensions.fluxcd.io/reconcile: disabled", both)...)
 		if err := r.Resume(app); !errors.Is(err, serve.ErrSuspended) {
@@ -119,13 +119,13 @@ func TestGenerator(t *testing.T) {
 			t.Errorf("%+v, %v", v, err)
 		}
 		time.Sleep(2 * time.Hour)
-		r.took()
+		r.takeRuns()
 		if _, err := r.View(output("api")); err == nil {
 			t.Error("it is not gone")
 		}
 		r.put(repo("mono", site, 24*time.Hour)) // the generator itself is removed
 		time.Sleep(2 * time.Hour)
-		r.took()
+		r.takeRuns()
 		for a, err := range r.Store.All() {
 			if err != nil || strings.HasPrefix(a.Path, "externalartifact/") {
 				t.Errorf("%s is stored, %v", a.Path, err)
@@ -141,20 +141,20 @@ func TestGeneratorTakesOver(t *testing.T) {
 	composed := &source.ArtifactGenerator{Spec: source.ArtifactGeneratorSpec{Sources: []source.GeneratorSource{{Alias: "mono", Kind: "GitRepository", Name: "mono"}},
 		Artifacts: []source.OutputArtifact{{Name: "web", Copy: []source.CopyOperation{{From: "@mono/**", To: "@artifact/"}}}}}}
 	composed.Metadata.Name = "app"
-	live(t, list(external, repo("mono", site, time.Hour)), func(r *fixture) {
+	withFixture(t, list(external, repo("mono", site, time.Hour)), func(r *fixture) {
 		r.Config.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
 			if e, ok := obj.(*source.ExternalArtifact); ok {
 				return generator.New(e, env), nil
 			}
 			o, err := r.origin(obj, env)
-			return archived{o, halves}, err
+			return archiveOrigin{o, monorepoFiles}, err
 		}
 	}, func(r *fixture) {
 		r.put(composed.Outputs()[0], repo("mono", site, time.Hour))
-		r.ran("web spec stored")
+		r.wantRuns("web spec stored")
 		r.put(external, repo("mono", site, time.Hour))
 		time.Sleep(3 * time.Hour)
-		if got := describe(r.took()); strings.Contains(got, "web") {
+		if got := describe(r.takeRuns()); strings.Contains(got, "web") {
 			r.Errorf("ran %s", got)
 		}
 	})

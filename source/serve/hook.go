@@ -28,21 +28,21 @@ import (
 // HookAnnotation names the Secret of an object's webhook.
 const HookAnnotation = "hook.headgate.dev/secret"
 
-// maxHook is the largest body of a webhook, in bytes.
-const maxHook = 1 << 20
+// maxHookBody is the largest body of a webhook, in bytes.
+const maxHookBody = 1 << 20
 
-// An answer is the answer to a webhook. If logged is set, the log gets it instead of said, because
+// An hookAnswer is the answer to a webhook. If logged is set, the log gets it instead of reason, because
 // the caller must not learn it.
-type answer struct {
+type hookAnswer struct {
 	status int
-	said   string
+	reason string
 	logged string
 }
 
 // refuseHook returns the answer to a caller that may not trigger an object. It is the same if the object
 // does not exist.
-func refuseHook(logged string, args ...any) *answer {
-	return &answer{http.StatusUnauthorized, "no valid signature or token for this webhook", fmt.Sprintf(logged, args...)}
+func refuseHook(logged string, args ...any) *hookAnswer {
+	return &hookAnswer{http.StatusUnauthorized, "no valid signature or token for this webhook", fmt.Sprintf(logged, args...)}
 }
 
 // hook answers the webhook of an object.
@@ -53,31 +53,31 @@ func (c *call) hook() error {
 	if a.status >= http.StatusBadRequest {
 		level = slog.LevelWarn
 	}
-	c.log.Log(context.Background(), level, "webhook", "status", a.status, "reason", clean(cmp.Or(a.logged, a.said)), "object", clean(c.ref.String()), "provider", provider)
-	return httpserve.JSON(c.w, a.status, api.Problem{Status: a.status, Reason: a.said})
+	c.log.Log(context.Background(), level, "webhook", "status", a.status, "reason", clean(cmp.Or(a.logged, a.reason)), "object", clean(c.ref.String()), "provider", provider)
+	return httpserve.JSON(c.w, a.status, api.Problem{Status: a.status, Reason: a.reason})
 }
 
 // answerHook returns the answer to a webhook, and the provider of the call, "" unless the caller is authenticated.
-func (c *call) answerHook() (a *answer, provider string) {
+func (c *call) answerHook() (a *hookAnswer, provider string) {
 	kind, known := source.ParseKind(c.r.PathValue("kind"))
 	c.ref = source.Reference{Kind: kind, Namespace: cmp.Or(c.r.PathValue("namespace"), source.DefaultNamespace), Name: c.r.PathValue("name")}
 	if !known || document.CheckNamespace(c.ref.Namespace) != nil || document.CheckName(c.ref.Name) != nil {
-		return &answer{status: http.StatusNotFound, said: "no webhook has this path: use /hook/KIND/NAMESPACE/NAME"}, ""
+		return &hookAnswer{status: http.StatusNotFound, reason: "no webhook has this path: use /hook/KIND/NAMESPACE/NAME"}, ""
 	}
-	if a := c.authenticate(); a != nil {
+	if a := c.authenticateHook(); a != nil {
 		return a, ""
 	}
 	provider, event := providerOf(c.r.Header)
 	if event == "ping" || event == "diagnostics:ping" {
-		return &answer{status: http.StatusOK, said: "pong"}, provider
+		return &hookAnswer{status: http.StatusOK, reason: "pong"}, provider
 	}
 	switch _, err := c.Request(c.ref, Hook); {
 	case err == nil:
-		return &answer{status: http.StatusAccepted, said: "it is checked now"}, provider
+		return &hookAnswer{status: http.StatusAccepted, reason: "it is checked now"}, provider
 	case errors.Is(err, ErrSuspended):
-		return &answer{status: http.StatusAccepted, said: "ignored: it is suspended"}, provider
+		return &hookAnswer{status: http.StatusAccepted, reason: "ignored: it is suspended"}, provider
 	default:
-		return &answer{http.StatusNotFound, "there is no such object", err.Error()}, provider
+		return &hookAnswer{http.StatusNotFound, "there is no such object", err.Error()}, provider
 	}
 }
 
@@ -97,16 +97,16 @@ func providerOf(header http.Header) (name, event string) {
 	return "generic", ""
 }
 
-// authenticate returns nil if a request may trigger its object, and the answer that refuses it otherwise. It takes
+// authenticateHook returns nil if a request may trigger its object, and the answer that refuses it otherwise. It takes
 // the same steps whether the object exists or not.
-func (c *call) authenticate() *answer {
+func (c *call) authenticateHook() *hookAnswer {
 	v, err := c.View(c.ref)
 	missing := err != nil
 	var token, name string
 	if !missing {
 		token, name, err = c.hookToken(v.Object)
 	}
-	right, shown, unread := proven(c.w, c.r, cmp.Or(token, "-"))
+	right, shown, unread := verifyProof(c.w, c.r, cmp.Or(token, "-"))
 	switch {
 	case unread != nil:
 		return unread
@@ -117,13 +117,13 @@ func (c *call) authenticate() *answer {
 	case token != "":
 		return refuseHook("%s is not by the token of secret %s/%s", cmp.Or(shown, "nothing"), c.ref.Namespace, name)
 	}
-	switch allowed := c.allow(mayChange, c.ref) == nil; {
+	switch allowed := c.authorize(mayChange, c.ref) == nil; {
 	case !allowed && missing:
 		return refuseHook("there is no object %s", c.ref)
 	case !allowed:
 		return refuseHook("it has no Secret for webhooks, and the caller no token of the server")
 	case missing:
-		return &answer{status: http.StatusNotFound, said: "there is no object " + c.ref.String()}
+		return &hookAnswer{status: http.StatusNotFound, reason: "there is no object " + c.ref.String()}
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (c *call) hookToken(obj source.Object) (token, name string, err error) {
 	if !asked && name == "" {
 		return "", "", nil
 	}
-	s, err := latest{c.Server}.Secret(c.r.Context(), c.ref.Namespace, name)
+	s, err := latestSecrets{c.Server}.Secret(c.r.Context(), c.ref.Namespace, name)
 	switch missing := errors.Is(err, fs.ErrNotExist); {
 	case missing && !asked:
 		return "", name, nil
@@ -161,24 +161,24 @@ var signatures = []struct {
 	header string
 	hashes map[string]func() hash.Hash
 }{
-	{"X-Forgejo-Signature", plain},
-	{"X-Gitea-Signature", plain},
-	{"X-Gogs-Signature", plain},
-	{"X-Hub-Signature-256", named}, // GitHub
-	{"X-Hub-Signature", named},     // Bitbucket; GitHub's uses SHA-1 and is ignored
-	{"X-Signature", named},         // like generic-hmac of the reference
+	{"X-Forgejo-Signature", bareSHA256},
+	{"X-Gitea-Signature", bareSHA256},
+	{"X-Gogs-Signature", bareSHA256},
+	{"X-Hub-Signature-256", prefixedSHA2}, // GitHub
+	{"X-Hub-Signature", prefixedSHA2},     // Bitbucket; GitHub's uses SHA-1 and is ignored
+	{"X-Signature", prefixedSHA2},         // like generic-hmac of the reference
 	{"X-Nexus-Webhook-Signature", map[string]func() hash.Hash{"": sha1.New}},
 }
 
 var (
-	named = map[string]func() hash.Hash{"sha256": sha256.New, "sha384": sha512.New384, "sha512": sha512.New}
-	plain = map[string]func() hash.Hash{"": sha256.New}
+	prefixedSHA2 = map[string]func() hash.Hash{"sha256": sha256.New, "sha384": sha512.New384, "sha512": sha512.New}
+	bareSHA256   = map[string]func() hash.Hash{"": sha256.New}
 )
 
-// proven reads the body of a request and reports whether the request proves that its caller knows token. It
+// verifyProof reads the body of a request and reports whether the request proves that its caller knows token. It
 // compares all proofs, even after one was valid. Shown names the first proof of the request, valid or not, "" if there is
 // none. Unread is the answer if the body cannot be read.
-func proven(w http.ResponseWriter, r *http.Request, token string) (right bool, shown string, unread *answer) {
+func verifyProof(w http.ResponseWriter, r *http.Request, token string) (right bool, shown string, unread *hookAnswer) {
 	var sums []func() bool
 	var body []io.Writer
 	for _, s := range signatures {
@@ -201,18 +201,18 @@ func proven(w http.ResponseWriter, r *http.Request, token string) (right bool, s
 		body = append(body, mac)
 		sums = append(sums, func() bool { return hmac.Equal(mac.Sum(nil), sum) })
 	}
-	_, err := io.Copy(io.MultiWriter(body...), http.MaxBytesReader(w, r.Body, maxHook))
+	_, err := io.Copy(io.MultiWriter(body...), http.MaxBytesReader(w, r.Body, maxHookBody))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return false, "", &answer{status: http.StatusRequestEntityTooLarge, said: fmt.Sprintf("the body is larger than %d MiB", maxHook>>20)}
+		return false, "", &hookAnswer{status: http.StatusRequestEntityTooLarge, reason: fmt.Sprintf("the body is larger than %d MiB", maxHookBody>>20)}
 	}
 	if err != nil {
-		return false, "", &answer{http.StatusBadRequest, "the body ends early", err.Error()}
+		return false, "", &hookAnswer{http.StatusBadRequest, "the body ends early", err.Error()}
 	}
 	for _, equal := range sums {
 		right = equal() || right
 	}
 	want := sha256.Sum256([]byte(token)) // hashed, so that the time does not reveal the length
-	for _, text := range tokens(r) {
+	for _, text := range tokenCandidates(r) {
 		if text != "" {
 			shown = cmp.Or(shown, "a token")
 		}
@@ -222,8 +222,8 @@ func proven(w http.ResponseWriter, r *http.Request, token string) (right bool, s
 	return right, shown, nil
 }
 
-// tokens returns the values of a request that may be a token; some may be "".
-func tokens(r *http.Request) []string {
+// tokenCandidates returns the values of a request that may be a token; some may be "".
+func tokenCandidates(r *http.Request) []string {
 	whole := r.Header.Get("Authorization")
 	all := []string{r.Header.Get("X-Gitlab-Token"), r.URL.Query().Get("token"), whole}
 	if scheme, rest, found := strings.Cut(whole, " "); found && strings.EqualFold(scheme, "bearer") {

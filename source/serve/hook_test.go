@@ -30,19 +30,19 @@ const (
 	signedApp = `{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: app, annotations: {hook.headgate.dev/secret: hook}}, spec: {url: "https://h/o/app", interval: 1h}}`
 )
 
-// hooks is a fixture for calls of webhooks, with their Secrets.
-type hooks struct {
+// hookFixture is a fixture for calls of webhooks, with their Secrets.
+type hookFixture struct {
 	*fixture
 	secrets map[string]map[string]string
-	log     *lines
+	log     *logBuffer
 }
 
-// hooked calls test with a fixture of documents whose objects have run.
-func hooked(t *testing.T, documents string, adjust func(*serve.Config), test func(*hooks)) {
+// withHookFixture calls test with a fixture of documents whose objects have run.
+func withHookFixture(t *testing.T, documents string, adjust func(*serve.Config), test func(*hookFixture)) {
 	t.Helper()
-	h := &hooks{secrets: map[string]map[string]string{"default/hook": {"token": hookToken}}, log: new(lines)}
-	live(t, objects(t, documents), func(r *fixture) {
-		r.feed.now.Secrets, r.Statuses = h, new(memory)
+	h := &hookFixture{secrets: map[string]map[string]string{"default/hook": {"token": hookToken}}, log: new(logBuffer)}
+	withFixture(t, objects(t, documents), func(r *fixture) {
+		r.feed.now.Secrets, r.Statuses = h, new(memoryStatuses)
 		if r.Config.Log = slog.New(slog.NewTextHandler(h.log, nil)); adjust != nil {
 			adjust(&r.Config)
 		}
@@ -52,7 +52,7 @@ func hooked(t *testing.T, documents string, adjust func(*serve.Config), test fun
 	})
 }
 
-func (h *hooks) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
+func (h *hookFixture) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
 	s := source.Secret{Data: map[string][]byte{}}
 	data, found := h.secrets[namespace+"/"+name]
 	if !found {
@@ -67,12 +67,12 @@ func (h *hooks) Secret(_ context.Context, namespace, name string) (source.Secret
 	return s, nil
 }
 
-func (h *hooks) PullSecrets(context.Context, string, string) ([]source.Secret, error) {
+func (h *hookFixture) PullSecrets(context.Context, string, string) ([]source.Secret, error) {
 	return nil, errors.New("none")
 }
 
 // post sends a webhook and returns status and reason of the answer.
-func (h *hooks) post(path, body string, header map[string]string) (int, string) {
+func (h *hookFixture) post(path, body string, header map[string]string) (int, string) {
 	h.Helper()
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
 	for name, value := range header {
@@ -81,7 +81,7 @@ func (h *hooks) post(path, body string, header map[string]string) (int, string) 
 	return h.answer(r)
 }
 
-func (h *hooks) answer(r *http.Request) (int, string) {
+func (h *hookFixture) answer(r *http.Request) (int, string) {
 	h.Helper()
 	w := httptest.NewRecorder()
 	h.Handler().ServeHTTP(w, r)
@@ -98,7 +98,7 @@ func (h *hooks) answer(r *http.Request) (int, string) {
 	return w.Code, said.Reason
 }
 
-func sum(of func() hash.Hash, key, body string) string {
+func hmacHex(of func() hash.Hash, key, body string) string {
 	mac := hmac.New(of, []byte(key))
 	mac.Write([]byte(body))
 	return hex.EncodeToString(mac.Sum(nil))
@@ -112,26 +112,26 @@ func TestHookProof(t *testing.T) {
 		query  string
 		want   int
 	}{
-		"github":                    {map[string]string{"X-Hub-Signature-256": "sha256=" + sum(sha256.New, hookToken, body)}, "", 202},
-		"github, other key":         {map[string]string{"X-Hub-Signature-256": "sha256=" + sum(sha256.New, "x", body)}, "", refused},
-		"github, other body":        {map[string]string{"X-Hub-Signature-256": "sha256=" + sum(sha256.New, hookToken, body+" ")}, "", refused},
-		"github, SHA-1":             {map[string]string{"X-Hub-Signature": "sha1=" + sum(sha1.New, hookToken, body)}, "", refused},
-		"github, SHA-1 as 256":      {map[string]string{"X-Hub-Signature-256": "sha1=" + sum(sha1.New, hookToken, body)}, "", refused},
-		"bitbucket":                 {map[string]string{"X-Hub-Signature": "sha256=" + sum(sha256.New, hookToken, body)}, "", 202},
-		"no hash named":             {map[string]string{"X-Hub-Signature-256": sum(sha256.New, hookToken, body)}, "", refused},
-		"upper case":                {map[string]string{"X-Hub-Signature-256": "SHA256=" + strings.ToUpper(sum(sha256.New, hookToken, body))}, "", 202},
-		"short":                     {map[string]string{"X-Hub-Signature-256": "sha256=" + sum(sha256.New, hookToken, body)[:10]}, "", refused},
+		"github":                    {map[string]string{"X-Hub-Signature-256": "sha256=" + hmacHex(sha256.New, hookToken, body)}, "", 202},
+		"github, other key":         {map[string]string{"X-Hub-Signature-256": "sha256=" + hmacHex(sha256.New, "x", body)}, "", refused},
+		"github, other body":        {map[string]string{"X-Hub-Signature-256": "sha256=" + hmacHex(sha256.New, hookToken, body+" ")}, "", refused},
+		"github, SHA-1":             {map[string]string{"X-Hub-Signature": "sha1=" + hmacHex(sha1.New, hookToken, body)}, "", refused},
+		"github, SHA-1 as 256":      {map[string]string{"X-Hub-Signature-256": "sha1=" + hmacHex(sha1.New, hookToken, body)}, "", refused},
+		"bitbucket":                 {map[string]string{"X-Hub-Signature": "sha256=" + hmacHex(sha256.New, hookToken, body)}, "", 202},
+		"no hash named":             {map[string]string{"X-Hub-Signature-256": hmacHex(sha256.New, hookToken, body)}, "", refused},
+		"upper case":                {map[string]string{"X-Hub-Signature-256": "SHA256=" + strings.ToUpper(hmacHex(sha256.New, hookToken, body))}, "", 202},
+		"short":                     {map[string]string{"X-Hub-Signature-256": "sha256=" + hmacHex(sha256.New, hookToken, body)[:10]}, "", refused},
 		"empty signature":           {map[string]string{"X-Hub-Signature-256": "sha256="}, "", refused},
 		"no hexadecimal digits":     {map[string]string{"X-Hub-Signature-256": "sha256=zz"}, "", refused},
-		"gitea":                     {map[string]string{"X-Gitea-Signature": sum(sha256.New, hookToken, body)}, "", 202},
-		"forgejo":                   {map[string]string{"X-Forgejo-Signature": sum(sha256.New, hookToken, body)}, "", 202},
-		"gogs":                      {map[string]string{"X-Gogs-Signature": sum(sha256.New, hookToken, body)}, "", 202},
-		"gitea, SHA-1":              {map[string]string{"X-Gitea-Signature": sum(sha1.New, hookToken, body)}, "", refused},
-		"generic, SHA-256":          {map[string]string{"X-Signature": "sha256=" + sum(sha256.New, hookToken, body)}, "", 202},
-		"generic, SHA-512":          {map[string]string{"X-Signature": "sha512=" + sum(sha512.New, hookToken, body)}, "", 202},
-		"generic, SHA-1":            {map[string]string{"X-Signature": "sha1=" + sum(sha1.New, hookToken, body)}, "", refused},
-		"generic, unknown hash":     {map[string]string{"X-Signature": "md5=" + sum(sha256.New, hookToken, body)}, "", refused},
-		"nexus":                     {map[string]string{"X-Nexus-Webhook-Signature": sum(sha1.New, hookToken, body)}, "", 202},
+		"gitea":                     {map[string]string{"X-Gitea-Signature": hmacHex(sha256.New, hookToken, body)}, "", 202},
+		"forgejo":                   {map[string]string{"X-Forgejo-Signature": hmacHex(sha256.New, hookToken, body)}, "", 202},
+		"gogs":                      {map[string]string{"X-Gogs-Signature": hmacHex(sha256.New, hookToken, body)}, "", 202},
+		"gitea, SHA-1":              {map[string]string{"X-Gitea-Signature": hmacHex(sha1.New, hookToken, body)}, "", refused},
+		"generic, SHA-256":          {map[string]string{"X-Signature": "sha256=" + hmacHex(sha256.New, hookToken, body)}, "", 202},
+		"generic, SHA-512":          {map[string]string{"X-Signature": "sha512=" + hmacHex(sha512.New, hookToken, body)}, "", 202},
+		"generic, SHA-1":            {map[string]string{"X-Signature": "sha1=" + hmacHex(sha1.New, hookToken, body)}, "", refused},
+		"generic, unknown hash":     {map[string]string{"X-Signature": "md5=" + hmacHex(sha256.New, hookToken, body)}, "", refused},
+		"nexus":                     {map[string]string{"X-Nexus-Webhook-Signature": hmacHex(sha1.New, hookToken, body)}, "", 202},
 		"gitlab":                    {map[string]string{"X-Gitlab-Token": hookToken}, "", 202},
 		"gitlab, longer":            {map[string]string{"X-Gitlab-Token": hookToken + "x"}, "", refused},
 		"gitlab, a part":            {map[string]string{"X-Gitlab-Token": hookToken[:5]}, "", refused},
@@ -144,11 +144,11 @@ func TestHookProof(t *testing.T) {
 		"other parameter":           {nil, "?token=x", refused},
 		"empty parameter":           {nil, "?token=", refused},
 		"nothing":                   {nil, "", refused},
-		"one of several is right":   {map[string]string{"X-Hub-Signature-256": "sha256=00", "X-Gitea-Signature": sum(sha256.New, hookToken, body)}, "", 202},
-		"HMAC with the empty key":   {map[string]string{"X-Hub-Signature-256": "sha256=" + sum(sha256.New, "", body)}, "", refused},
+		"one of several is right":   {map[string]string{"X-Hub-Signature-256": "sha256=00", "X-Gitea-Signature": hmacHex(sha256.New, hookToken, body)}, "", 202},
+		"HMAC with the empty key":   {map[string]string{"X-Hub-Signature-256": "sha256=" + hmacHex(sha256.New, "", body)}, "", refused},
 		"body with a line break in": {map[string]string{"Authorization": "Bearer\t" + hookToken}, "", refused},
 	}
-	hooked(t, signedApp, nil, func(h *hooks) { // callers may do everything, but not call a webhook that has a Secret
+	withHookFixture(t, signedApp, nil, func(h *hookFixture) { // callers may do everything, but not call a webhook that has a Secret
 		for _, want := range []int{refused, 202} {
 			for name, test := range rows {
 				if test.want != want {
@@ -160,14 +160,14 @@ func TestHookProof(t *testing.T) {
 				}
 			}
 			if want == refused {
-				h.ran("")
+				h.wantRuns("")
 			}
 		}
 	})
 }
 
 // A caller that cannot sign learns nothing about which objects exist.
-func TestHookRefusalsAreAlike(t *testing.T) {
+func TestHookRefusalsAreIdentical(t *testing.T) {
 	documents := signedApp
 	for name, secret := range map[string]string{"lost": "none", "void": `""`, "blank": "blank", "line": "line", "broken": "broken"} {
 		documents += "\n---\n" + strings.Replace(strings.Replace(signedApp, "name: app", "name: "+name, 1), "secret: hook", "secret: "+secret, 1)
@@ -176,7 +176,7 @@ func TestHookRefusalsAreAlike(t *testing.T) {
 ---
 {apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: plain}, spec: {url: "https://h/o/app", interval: 1h}}
 `
-	hooked(t, documents, closed(t), func(h *hooks) {
+	withHookFixture(t, documents, requireCallers(t), func(h *hookFixture) {
 		h.secrets["default/blank"] = map[string]string{"password": hookToken}
 		h.secrets["default/line"] = map[string]string{"token": hookToken + "\n"}
 		h.secrets["default/broken"] = map[string]string{"token": "broken"}
@@ -200,12 +200,12 @@ func TestHookRefusalsAreAlike(t *testing.T) {
 				h.Errorf("%s: %s", name, reason)
 			}
 		}
-		h.ran("")
+		h.wantRuns("")
 	})
 }
 
-// closed returns a function that makes the server authenticate callers.
-func closed(t *testing.T) func(*serve.Config) {
+// requireCallers returns a function that makes the server authenticate callers.
+func requireCallers(t *testing.T) func(*serve.Config) {
 	return func(c *serve.Config) { c.Callers = callersOf(t, callers) }
 }
 
@@ -235,10 +235,10 @@ func TestHookWithoutSecret(t *testing.T) {
 	} {
 		adjust := func(c *serve.Config) {
 			if c.Hooks = test.secret; !test.open {
-				closed(t)(c)
+				requireCallers(t)(c)
 			}
 		}
-		hooked(t, document, adjust, func(h *hooks) {
+		withHookFixture(t, document, adjust, func(h *hookFixture) {
 			if test.data != nil {
 				h.secrets["shop/hooks"] = test.data
 			}
@@ -247,7 +247,7 @@ func TestHookWithoutSecret(t *testing.T) {
 			}
 		})
 	}
-	hooked(t, signedApp, nil, func(h *hooks) {
+	withHookFixture(t, signedApp, nil, func(h *hookFixture) {
 		h.secrets["default/hook"] = map[string]string{"token": "n3w-token"}
 		for token, want := range map[string]int{hookToken: 401, "n3w-token": 202} {
 			if status, _ := h.post(hookPath, "", map[string]string{"X-Gitlab-Token": token}); status != want {
@@ -288,7 +288,7 @@ func TestHookRequests(t *testing.T) {
 		"breaks off":            {httptest.NewRequest("POST", hookPath, io.MultiReader(strings.NewReader("{"), brokenBody{})), 400},
 		"compressed":            {event("Content-Encoding", "gzip"), 202},
 	}
-	hooked(t, signedApp, nil, func(h *hooks) {
+	withHookFixture(t, signedApp, nil, func(h *hookFixture) {
 		for path, want := range paths {
 			if status, reason := h.post(path, "{}", auth); status != want {
 				h.Errorf("%s: %d %s", path, status, reason)
@@ -300,7 +300,7 @@ func TestHookRequests(t *testing.T) {
 				h.Errorf("%s: %d %s", name, status, reason)
 			}
 		}
-		h.must(h.Suspend(named("app"), source.Suspension{}))
+		h.must(h.Suspend(repoRef("app"), source.Suspension{}))
 		if status, reason := h.post(hookPath, "{}", auth); status != 202 || reason != "ignored: it is suspended" {
 			h.Errorf("suspended: %d %s", status, reason)
 		}

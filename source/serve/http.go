@@ -48,7 +48,7 @@ const (
 // new content is invalid, the previous callers stay in effect. Callers that use the socket of the server may do everything.
 func OpenCallers(c CallersConfig) (*Callers, error) {
 	c.Cookie = "headgate_serve"
-	c.Lists = map[string]httpserve.List{
+	c.Lists = map[string]httpserve.ListRule{
 		"may":        {Check: checkMay, Absent: "all but debug"},
 		"namespaces": {Check: httpserve.CheckNamespace},
 		"kinds":      {Check: checkKind, Adjust: kindPattern},
@@ -81,8 +81,8 @@ func kindPattern(p httpserve.Pattern) httpserve.Pattern {
 	return p
 }
 
-// may returns nil if a caller may do something with an object, and the denial otherwise. The zero Reference means all objects.
-func may(g httpserve.Grant, what string, ref source.Reference) error {
+// checkPermission returns nil if a caller may do something with an object, and the denial otherwise. The zero Reference means all objects.
+func checkPermission(g httpserve.Grant, what string, ref source.Reference) error {
 	s := g.Scope()
 	hasKind := func(kind string) bool { return httpserve.Allows(s.Kinds, kind) }
 	switch {
@@ -91,20 +91,20 @@ func may(g httpserve.Grant, what string, ref source.Reference) error {
 	case s == nil:
 		return httpserve.Forbid("missing", g.Actor, what+": nothing is allowed")
 	case s.May == nil && what == mayDebug, s.May != nil && !slices.Contains(*s.May, httpserve.Pattern(what)):
-		return httpserve.Outside("may", g.Actor, what, what)
+		return httpserve.OutOfScope("may", g.Actor, what, what)
 	case !httpserve.Allows(s.Namespaces, ref.Namespace):
-		return httpserve.Outside("namespace", g.Actor, what, ref.Namespace)
+		return httpserve.OutOfScope("namespace", g.Actor, what, ref.Namespace)
 	case !hasKind(ref.Kind) && !slices.ContainsFunc(source.Spellings(ref.Kind), hasKind):
-		return httpserve.Outside("kind", g.Actor, what, ref.Kind)
+		return httpserve.OutOfScope("kind", g.Actor, what, ref.Kind)
 	}
 	return nil
 }
 
-// allow authenticates the caller of c and sets c.grant. It returns nil if the caller may do something with an object, and
+// authorize authenticates the caller of c and sets c.grant. It returns nil if the caller may do something with an object, and
 // the denial otherwise.
-func (c *call) allow(what string, ref source.Reference) (err error) {
+func (c *call) authorize(what string, ref source.Reference) (err error) {
 	if c.grant, err = c.config.Callers.Identify(c.r, ""); err == nil {
-		err = may(c.grant, what, ref)
+		err = checkPermission(c.grant, what, ref)
 	}
 	return err
 }
@@ -122,7 +122,7 @@ type call struct {
 
 // Values of route.needs, besides a permission for the object of the path.
 const (
-	aCaller   = "caller"    // an authenticated caller
+	anyCaller = "caller"    // an authenticated caller
 	documents = "documents" // the same, once the feed was read: before that, objects would seem to be missing
 )
 
@@ -134,21 +134,21 @@ type route struct {
 	serve      func(*call) error
 }
 
-const object = "/api/v1/sources/{kind}/{namespace}/{name}"
+const objectPath = "/api/v1/sources/{kind}/{namespace}/{name}"
 
 // routes are the routes of the API, which package api documents, and the other fixed routes.
 var routes = []route{
 	{"GET /api/v1/sources", documents, "kind namespace name ready", (*call).list},
-	{"GET " + object, mayRead, "", (*call).source},
-	{"GET " + object + "/files", mayFetch, "after limit", (*call).files},
-	{"GET " + object + "/runs", mayRead, "", (*call).runs},
-	{"POST " + object + "/reconcile", mayChange, "wait", (*call).reconcile},
-	{"POST " + object + "/suspend", mayChange, "", (*call).suspend},
-	{"POST " + object + "/resume", mayChange, "", (*call).resume},
-	{"GET /api/v1/watch", aCaller, "kind namespace name ready", (*call).watch},
-	{"GET /api/v1/events", aCaller, "kind namespace name severity since after limit follow", (*call).events},
-	{"GET /api/v1/stats", aCaller, "", (*call).stats},
-	{"GET /api/v1/session", aCaller, "", (*call).session},
+	{"GET " + objectPath, mayRead, "", (*call).source},
+	{"GET " + objectPath + "/files", mayFetch, "after limit", (*call).files},
+	{"GET " + objectPath + "/runs", mayRead, "", (*call).runs},
+	{"POST " + objectPath + "/reconcile", mayChange, "wait", (*call).reconcile},
+	{"POST " + objectPath + "/suspend", mayChange, "", (*call).suspend},
+	{"POST " + objectPath + "/resume", mayChange, "", (*call).resume},
+	{"GET /api/v1/watch", anyCaller, "kind namespace name ready", (*call).watch},
+	{"GET /api/v1/events", anyCaller, "kind namespace name severity since after limit follow", (*call).events},
+	{"GET /api/v1/stats", anyCaller, "", (*call).stats},
+	{"GET /api/v1/session", anyCaller, "", (*call).session},
 	{"GET /healthz", "", "", func(c *call) error { return httpserve.Text(c.w, http.StatusOK, "OK\n") }},
 	{"GET /readyz", "", "", (*call).readyz},
 	{"GET /metrics", "", "", (*call).scrape},
@@ -163,8 +163,8 @@ func (c *call) prepare(r route) (err error) {
 	if r.needs == "" {
 		return nil
 	}
-	if c.grant, err = c.config.Callers.Identify(c.r, ""); err != nil || r.needs == aCaller {
-		return cmp.Or(err, c.query(strings.Fields(r.parameters)))
+	if c.grant, err = c.config.Callers.Identify(c.r, ""); err != nil || r.needs == anyCaller {
+		return cmp.Or(err, c.readParameters(strings.Fields(r.parameters)))
 	}
 	select {
 	case <-c.ready:
@@ -178,14 +178,14 @@ func (c *call) prepare(r route) (err error) {
 		if c.ref, err = source.ParseReference(c.r.PathValue("kind") + "/" + c.r.PathValue("namespace") + "/" + c.r.PathValue("name")); err != nil {
 			return httpserve.Refuse(http.StatusNotFound, "%w", err)
 		}
-		if err := cmp.Or(may(c.grant, mayRead, c.ref), may(c.grant, r.needs, c.ref)); err != nil {
+		if err := cmp.Or(checkPermission(c.grant, mayRead, c.ref), checkPermission(c.grant, r.needs, c.ref)); err != nil {
 			return err
 		}
 		if c.view, err = c.View(c.ref); err != nil {
 			return err
 		}
 	}
-	return c.query(strings.Fields(r.parameters))
+	return c.readParameters(strings.Fields(r.parameters))
 }
 
 //go:embed page
@@ -201,9 +201,9 @@ func (s *Server) Handler() http.Handler { return s.handler }
 
 func (s *Server) routes() http.Handler {
 	router := &httpserve.Router{
-		Server: "server", Log: s.log, Origins: httpserve.Origins(s.config.BaseURL), Own: "/hook/",
+		Server: "server", Log: s.log, Origins: httpserve.Origins(s.config.BaseURL), KeepCredentials: "/hook/",
 		Statuses: map[error]int{fs.ErrNotExist: http.StatusNotFound, ErrSuspended: http.StatusConflict, ErrEnded: http.StatusServiceUnavailable},
-		Unknown:  func(string) string { return unknown }, Forbidden: "the credential does not allow it",
+		Unknown:  func(string) string { return howToAuthenticate }, Forbidden: "the credential does not allow it",
 		Problem: func(r *http.Request) bool { return r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/") },
 		Path:    func(r *http.Request) string { return clean(r.URL.Path) },
 		Denied:  func(kind string) { s.metrics.denials.WithLabelValues(kind).Inc() },
@@ -235,22 +235,22 @@ func (s *Server) routes() http.Handler {
 // browsers from the root to the page, and answers 404 otherwise.
 func (c *call) artifact(store http.Handler) error {
 	r := c.r
-	if httpserve.ToPage(c.w, r) {
+	if httpserve.RedirectToPage(c.w, r) {
 		return nil
 	}
 	path := strings.Split(r.URL.Path, "/")[1:]
 	if len(path) != 4 && len(path) != 5 {
-		return httpserve.ErrNothing
+		return httpserve.ErrNotFound
 	}
 	ref, err := source.ParseReference(strings.Join(path[:3], "/"))
 	if err != nil {
-		return httpserve.ErrNothing
+		return httpserve.ErrNotFound
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return httpserve.WrongMethod(c.w, http.MethodGet, http.MethodHead)
 	}
 	if c.config.Callers.Required() && !c.config.OpenArtifacts {
-		if err := c.allow(mayFetch, ref); err != nil {
+		if err := c.authorize(mayFetch, ref); err != nil {
 			return err
 		}
 		c.w.Header().Set("Cache-Control", "private")
@@ -284,12 +284,12 @@ func (c *call) readyz() error {
 
 // profile answers with a profile of the process. It concerns all objects, so the caller must be allowed to debug all.
 func (c *call) profile() error {
-	if err := c.allow(mayDebug, source.Reference{}); err != nil {
+	if err := c.authorize(mayDebug, source.Reference{}); err != nil {
 		return err
 	}
 	serve := map[string]http.HandlerFunc{"profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace}[c.r.PathValue("name")]
 	if c.r.PathValue("name") == "cmdline" { // flags may contain secrets
-		return httpserve.ErrNothing
+		return httpserve.ErrNotFound
 	}
 	if serve == nil {
 		serve = pprof.Index
@@ -298,6 +298,6 @@ func (c *call) profile() error {
 	return nil
 }
 
-// unknown tells a caller how to authenticate.
-const unknown = "authenticate: by a token in the header Authorization (Bearer, or Basic as password) or by a client certificate; " +
+// howToAuthenticate tells a caller how to authenticate.
+const howToAuthenticate = "authenticate: by a token in the header Authorization (Bearer, or Basic as password) or by a client certificate; " +
 	"headgate takes it from --token-file or HEADGATE_TOKEN"

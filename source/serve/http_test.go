@@ -41,22 +41,22 @@ type httpFixture struct {
 	url    string
 	socket string
 	path   string // of the artifact of app
-	log    *lines
+	log    *logBuffer
 }
 
-// lines collects a log. It is safe for concurrent use.
-type lines struct {
+// logBuffer collects a log. It is safe for concurrent use.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *lines) Write(p []byte) (int, error) {
+func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(p)
 }
 
-func (l *lines) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
@@ -108,7 +108,7 @@ func callersOf(t *testing.T, text string) *serve.Callers {
 // newHTTPFixture returns an httpFixture whose objects have run. If guarded is true, callers must authenticate.
 func newHTTPFixture(t *testing.T, guarded bool, adjust ...func(*httpFixture)) *httpFixture {
 	t.Helper()
-	r := &httpFixture{fixture: newFixture(t), log: new(lines)}
+	r := &httpFixture{fixture: newFixture(t), log: new(logBuffer)}
 	dir := t.TempDir()
 	events, err := journal.Open(journal.Config{Dir: filepath.Join(dir, "events")})
 	r.must(err)
@@ -116,7 +116,7 @@ func newHTTPFixture(t *testing.T, guarded bool, adjust ...func(*httpFixture)) *h
 	r.Config.Log = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	r.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
 		from, err := r.origin(obj, env)
-		return archived{from, threeFiles}, err
+		return archiveOrigin{from, threeFiles}, err
 	}
 	if guarded {
 		r.Callers = callersOf(t, callers)
@@ -146,7 +146,7 @@ func newHTTPFixture(t *testing.T, guarded bool, adjust ...func(*httpFixture)) *h
 		r.must(<-served, events.Close())
 	})
 	for _, obj := range r.feed.now.Objects {
-		r.began(source.ReferenceTo(obj))
+		r.waitFirstRun(source.ReferenceTo(obj))
 	}
 	v, _ := r.View(app)
 	r.path = "/" + v.Object.Artifact().Path
@@ -155,8 +155,8 @@ func newHTTPFixture(t *testing.T, guarded bool, adjust ...func(*httpFixture)) *h
 
 var app = source.Reference{Kind: "GitRepository", Namespace: "shop", Name: "app"}
 
-// began waits for the first run of an object.
-func (r *httpFixture) began(ref source.Reference) {
+// waitFirstRun waits for the first run of an object.
+func (r *httpFixture) waitFirstRun(ref source.Reference) {
 	r.Helper()
 	for err := error(fs.ErrNotExist); err != nil; _, err = r.Wait(r.Context(), ref, 1) {
 		if r.Context().Err() != nil {
@@ -167,7 +167,7 @@ func (r *httpFixture) began(ref source.Reference) {
 
 // git returns the upstream of a Git repository of an httpFixture.
 func (r *httpFixture) git(name string) *upstream {
-	return r.up("https://git.example.org/" + name + ".git")
+	return r.upstream("https://git.example.org/" + name + ".git")
 }
 
 func threeFiles(id string) fstest.MapFS {
@@ -204,8 +204,8 @@ func (r *httpFixture) ask(method, path, token, body string, header ...string) (i
 // client returns a client of the API.
 func (r *httpFixture) client(token string) *api.Client { return &api.Client{Base: r.url, Token: token} }
 
-// tokens4 are the tokens of the callers, in the order of the columns of TestRoutes.
-var tokens4 = []string{"", "token-of-all-0001", "token-of-shop-001", "token-of-reader-1", "token-of-fetcher1"}
+// callerTokens are the tokens of the callers, in the order of the columns of TestRoutes.
+var callerTokens = []string{"", "token-of-all-0001", "token-of-shop-001", "token-of-reader-1", "token-of-fetcher1"}
 
 // TestRoutes requests every path as each of the callers.
 func TestRoutes(t *testing.T) {
@@ -281,7 +281,7 @@ func TestRoutes(t *testing.T) {
 		{"DELETE", "/api/v1/session", [5]int{204, 204, 204, 204, 204}},
 		{"PUT", "/api/v1/session", [5]int{405, 405, 405, 405, 405}},
 	} {
-		for i, token := range tokens4 {
+		for i, token := range callerTokens {
 			status, header, body := r.ask(tt.method, tt.path, token, "")
 			if status != tt.status[i] {
 				t.Errorf("%s %s as %d: %d, want %d: %s", tt.method, tt.path, i, status, tt.status[i], body)
@@ -413,8 +413,8 @@ func TestBrowser(t *testing.T) {
 	}
 }
 
-// TestOpen checks which paths need no credential on a server whose callers must authenticate.
-func TestOpen(t *testing.T) {
+// TestOpenPaths checks which paths need no credential on a server whose callers must authenticate.
+func TestOpenPaths(t *testing.T) {
 	r := newHTTPFixture(t, true, func(r *httpFixture) { r.OpenArtifacts, r.OpenMetrics = true, true })
 	for path, want := range map[string]int{"/bucket/shop/assets/latest.tar.gz": 200, "/metrics": 200, "/api/v1/sources": 401, "/debug/pprof/": 404} {
 		if status, _, body := r.ask("GET", path, "", ""); status != want {
@@ -461,7 +461,7 @@ func TestReadyz(t *testing.T) {
 }
 
 // A request before the first Desired of the feed is answered when that arrives, or when the server ends.
-func TestAskedBeforeDocumentsAreRead(t *testing.T) {
+func TestRequestBeforeFirstDesired(t *testing.T) {
 	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
 		asked, answered := make(chan struct{}), make(chan *httptest.ResponseRecorder, 1)
 		r := newHTTPFixture(t, false)
@@ -493,9 +493,9 @@ func TestAskedBeforeDocumentsAreRead(t *testing.T) {
 	}
 }
 
-// send sends the text of a request unchanged and returns the answer. Its status is 0 if the connection ends without an
+// sendRaw sends the text of a request unchanged and returns the answer. Its status is 0 if the connection ends without an
 // answer.
-func (r *httpFixture) send(text string) (*http.Response, string) {
+func (r *httpFixture) sendRaw(text string) (*http.Response, string) {
 	r.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	r.must(err)
@@ -511,19 +511,19 @@ func (r *httpFixture) send(text string) (*http.Response, string) {
 }
 
 const (
-	good, poor, stale = "0123456789abcdef-good", "0123456789abcdef-poor", "0123456789abcdef-stale"
-	known             = `
+	validToken, scopedToken, expiredToken = "0123456789abcdef-good", "0123456789abcdef-poor", "0123456789abcdef-stale"
+	knownCallers                          = `
 tokens:
-- {name: good, token: ` + good + `}
-- {name: poor, token: ` + poor + `, namespaces: [other]}
-- {name: stale, token: ` + stale + `, expires: 2001-01-01T00:00:00Z}
+- {name: good, token: ` + validToken + `}
+- {name: poor, token: ` + scopedToken + `, namespaces: [other]}
+- {name: stale, token: ` + expiredToken + `, expires: 2001-01-01T00:00:00Z}
 `
 )
 
 // TestHostileRequests checks that requests that are not authenticated, not allowed or sent by another site are refused,
 // and that the log contains no token.
 func TestHostileRequests(t *testing.T) {
-	f := newHTTPFixture(t, false, func(r *httpFixture) { r.Callers = callersOf(t, known) })
+	f := newHTTPFixture(t, false, func(r *httpFixture) { r.Callers = callersOf(t, knownCallers) })
 	open := newHTTPFixture(t, false)
 	bearer := func(token string) string { return "Authorization: Bearer " + token + "\r\n" }
 	for what, tt := range map[string]struct {
@@ -532,36 +532,36 @@ func TestHostileRequests(t *testing.T) {
 		header  string
 		want    int
 	}{
-		"bearer":                           {f, "GET " + f.path, bearer(good), 200},
-		"in the query":                     {f, "GET " + f.path + "?token=" + good, "", 200},
-		"in the path":                      {f, "GET /token/" + good + f.path, "", 200},
+		"bearer":                           {f, "GET " + f.path, bearer(validToken), 200},
+		"in the query":                     {f, "GET " + f.path + "?token=" + validToken, "", 200},
+		"in the path":                      {f, "GET /token/" + validToken + f.path, "", 200},
 		"no token":                         {f, "GET " + f.path, "", 401},
-		"a wrong token":                    {f, "GET " + f.path, bearer(good + "x"), 401},
-		"a wrong token in the query":       {f, "GET " + f.path + "?token=" + good + "x", "", 401},
-		"a wrong token in the path":        {f, "GET /token/" + good + "x" + f.path, "", 401},
-		"an expired token":                 {f, "GET /token/" + stale + f.path, "", 401},
-		"a scope that has it not":          {f, "GET /token/" + poor + f.path, "", 403},
-		"a session that is none":           {f, "GET " + f.path, "Cookie: headgate_serve=" + good + "\r\n", 401},
+		"a wrong token":                    {f, "GET " + f.path, bearer(validToken + "x"), 401},
+		"a wrong token in the query":       {f, "GET " + f.path + "?token=" + validToken + "x", "", 401},
+		"a wrong token in the path":        {f, "GET /token/" + validToken + "x" + f.path, "", 401},
+		"an expired token":                 {f, "GET /token/" + expiredToken + f.path, "", 401},
+		"a scope that has it not":          {f, "GET /token/" + scopedToken + f.path, "", 403},
+		"a session that is none":           {f, "GET " + f.path, "Cookie: headgate_serve=" + validToken + "\r\n", 401},
 		"trust in a header":                {f, "GET " + f.path, "X-Forwarded-For: 127.0.0.1\r\nX-Real-IP: ::1\r\n", 401},
-		"profiles":                         {f, "GET /debug/pprof/heap", bearer(good), 404},
-		"a change by a page of another":    {f, "POST /token/" + good + "/api/v1/sources/GitRepository/shop/app/reconcile", "Sec-Fetch-Site: cross-site\r\n", 403},
-		"the same, of an old browser":      {f, "POST /token/" + good + "/api/v1/sources/GitRepository/shop/app/suspend", "Origin: https://evil.example\r\n", 403},
+		"profiles":                         {f, "GET /debug/pprof/heap", bearer(validToken), 404},
+		"a change by a page of another":    {f, "POST /token/" + validToken + "/api/v1/sources/GitRepository/shop/app/reconcile", "Sec-Fetch-Site: cross-site\r\n", 403},
+		"the same, of an old browser":      {f, "POST /token/" + validToken + "/api/v1/sources/GitRepository/shop/app/suspend", "Origin: https://evil.example\r\n", 403},
 		"a login by a page of another":     {f, "POST /api/v1/session", "Sec-Fetch-Site: same-site\r\n", 403},
 		"a change where nobody is known":   {open, "POST /api/v1/sources/GitRepository/shop/app/suspend", "Origin: https://evil.example\r\n", 403},
-		"another host":                     {open, "GET /token/" + good + open.path, "Host: evil.example\r\n", 403},
+		"another host":                     {open, "GET /token/" + validToken + open.path, "Host: evil.example\r\n", 403},
 		"the socket":                       {open, "GET /.serve.sock", "", 404},
 		"a connection to somebody else":    {open, "CONNECT evil.example:443", "", 403},
 		"a body that is too long":          {open, "POST /api/v1/session", "Content-Length: 999999999\r\nContent-Type: application/json\r\n", 413},
 		"two lengths":                      {open, "POST /api/v1/session", "Content-Length: 1\r\nContent-Length: 2\r\n", 400},
 		"an encoding of another world":     {open, "POST /api/v1/session", "Transfer-Encoding: gzip\r\n", 501},
 		"a line break in a header":         {open, "GET " + open.path, "X: a\x00b\r\n", 400},
-		"a path that is escaped otherwise": {open, "GET /%zz/" + good, "", 400},
+		"a path that is escaped otherwise": {open, "GET /%zz/" + validToken, "", 400},
 	} {
 		host := "Host: 127.0.0.1\r\n"
 		if strings.HasPrefix(tt.header, "Host:") {
 			host = ""
 		}
-		resp, body := tt.at.send(tt.request + " HTTP/1.1\r\n" + host + tt.header + "\r\n")
+		resp, body := tt.at.sendRaw(tt.request + " HTTP/1.1\r\n" + host + tt.header + "\r\n")
 		if resp.StatusCode != tt.want || (resp.Header.Get("Repr-Digest") != "") != (tt.want == 200) {
 			t.Errorf("%s: %d %q, want %d", what, resp.StatusCode, body, tt.want)
 		}
@@ -572,7 +572,7 @@ func TestHostileRequests(t *testing.T) {
 			t.Errorf("%s: the answer has a token: %q", what, body)
 		}
 	}
-	for _, log := range []*lines{f.log, open.log} {
+	for _, log := range []*logBuffer{f.log, open.log} {
 		if text := log.String(); strings.Contains(text, "0123456789abcdef") || !strings.Contains(text, "refused") {
 			t.Errorf("the log has a token, or nothing:\n%s", text)
 		}
@@ -585,18 +585,18 @@ func TestLargeRequests(t *testing.T) {
 	for what, head := range map[string]string{
 		"a header": "X: " + strings.Repeat("a", 80<<10), "headers": strings.Repeat("X: a\r\n", 20_000), "a cookie": "Cookie: " + strings.Repeat("a=b; ", 20_000),
 	} {
-		if resp, _ := f.send("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" + head + "\r\n\r\n"); resp.StatusCode != 431 && resp.StatusCode != 0 {
+		if resp, _ := f.sendRaw("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" + head + "\r\n\r\n"); resp.StatusCode != 431 && resp.StatusCode != 0 {
 			t.Errorf("%s: %d", what, resp.StatusCode)
 		}
 	}
-	if resp, _ := f.send("GET /" + strings.Repeat("a/", 50<<10) + " HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); resp.StatusCode/100 == 2 {
+	if resp, _ := f.sendRaw("GET /" + strings.Repeat("a/", 50<<10) + " HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); resp.StatusCode/100 == 2 {
 		t.Errorf("a path: %d", resp.StatusCode)
 	}
 }
 
 // Callers that use the socket may do everything, whatever credential they send.
 func TestSocket(t *testing.T) {
-	f := newHTTPFixture(t, false, func(r *httpFixture) { r.Callers, r.Profiles = callersOf(t, known), true })
+	f := newHTTPFixture(t, false, func(r *httpFixture) { r.Callers, r.Profiles = callersOf(t, knownCallers), true })
 	if f.socket == "" {
 		t.Skip("there are no sockets here")
 	}
@@ -605,7 +605,7 @@ func TestSocket(t *testing.T) {
 	}}}
 	for _, path := range []string{f.path, "/debug/pprof/goroutine", "/metrics"} {
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://evil.example"+path+"?token=0123456789abcdef-wrong", nil)
-		req.Header.Set("Authorization", "Bearer "+poor)
+		req.Header.Set("Authorization", "Bearer "+scopedToken)
 		resp, err := unix.Do(req)
 		must(t, err)
 		if resp.Body.Close(); resp.StatusCode != 200 {
@@ -614,17 +614,17 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// A connection is a ResponseWriter that, like that of net/http, is an [io.ReaderFrom] for files.
-type connection struct {
+// A fileRecorder is a ResponseWriter that, like that of net/http, is an [io.ReaderFrom] for files.
+type fileRecorder struct {
 	*httptest.ResponseRecorder
-	files int64 // bytes that were copied directly from files
+	fileBytes int64 // bytes that were copied directly from files
 }
 
-func (c *connection) ReadFrom(r io.Reader) (int64, error) {
+func (c *fileRecorder) ReadFrom(r io.Reader) (int64, error) {
 	n, err := io.Copy(c.ResponseRecorder, r)
 	if l, ok := r.(*io.LimitedReader); ok {
 		if _, ok := l.R.(*os.File); ok {
-			c.files += n
+			c.fileBytes += n
 		}
 	}
 	return n, err
@@ -651,10 +651,10 @@ func TestArtifactsAreSentAsFiles(t *testing.T) {
 		if tt.ranges != "" {
 			r.Header.Set("Range", tt.ranges)
 		}
-		w := &connection{ResponseRecorder: httptest.NewRecorder()}
+		w := &fileRecorder{ResponseRecorder: httptest.NewRecorder()}
 		s.Handler().ServeHTTP(w, r)
-		if w.Code/100 != 2 || w.files != tt.want || int64(w.Body.Len()) != tt.want {
-			t.Errorf("%s: %d, %d bytes of %d as files", name, w.Code, w.files, w.Body.Len())
+		if w.Code/100 != 2 || w.fileBytes != tt.want || int64(w.Body.Len()) != tt.want {
+			t.Errorf("%s: %d, %d bytes of %d as files", name, w.Code, w.fileBytes, w.Body.Len())
 		}
 	}
 }

@@ -27,8 +27,8 @@ type metrics struct {
 	handler  http.Handler
 	inFlight prometheus.Gauge
 
-	runs, late                                                                *prometheus.HistogramVec
-	outcomes, fetched, stored, served, events, told, hooks, denials, requests *prometheus.CounterVec
+	runs, lateness                                                                  *prometheus.HistogramVec
+	outcomes, fetched, stored, served, events, deliveries, hooks, denials, requests *prometheus.CounterVec
 }
 
 func (m *metrics) build(s *Server) {
@@ -42,13 +42,13 @@ func (m *metrics) build(s *Server) {
 		return auto.NewHistogramVec(prometheus.HistogramOpts{Name: "headgate_" + name, Help: help, Buckets: buckets}, []string{"kind"})
 	}
 	m.runs = histogram("reconcile_duration_seconds", "Time that reconciliations took.", 0.005, 0.025, 0.1, 0.25, 1, 2.5, 10, 30, 60, 300, 1800)
-	m.late = histogram("reconcile_lateness_seconds", "Time from when a reconciliation was due to its start.", 0.01, 0.1, 0.5, 1, 3, 10, 30, 60, 300, 1800)
+	m.lateness = histogram("reconcile_lateness_seconds", "Time from when a reconciliation was due to its start.", 0.01, 0.1, 0.5, 1, 3, 10, 30, 60, 300, 1800)
 	m.outcomes = counter("reconcile_total", "Reconciliations that ended, by why they began and how they ended.", "kind", "trigger", "outcome")
 	m.fetched = counter("fetched_bytes_total", "Bytes of the files that were fetched for new artifacts, unpacked: not what the network carried.", "kind")
 	m.stored = counter("artifact_stored_bytes_total", "Bytes of the artifacts that were stored.", "kind")
 	m.served = counter("artifact_served_bytes_total", "Bytes of artifacts that were sent to consumers.")
 	m.events = counter("events_total", "Events of sources, by severity.", "severity")
-	m.told = counter("event_deliveries_total", "Events that were posted to receivers: delivered, failed at the first attempt, or lost.", "result")
+	m.deliveries = counter("event_deliveries_total", "Events that were posted to receivers: delivered, failed at the first attempt, or lost.", "result")
 	m.hooks = counter("hook_requests_total", "Calls of webhooks, by their provider and how they were answered.", "provider", "code")
 	m.denials = counter("auth_failures_total", "Requests that were refused because of their sender, or where they came from.", "reason")
 	m.requests = counter("http_requests_total", "Requests that were answered.", "route", "code")
@@ -68,17 +68,17 @@ func (m *metrics) zero() {
 	m.served.WithLabelValues()
 	for _, kind := range []string{"GitRepository", "OCIRepository", "Bucket", "PkgRepository", "PkgChart"} {
 		m.runs.WithLabelValues(kind)
-		m.late.WithLabelValues(kind)
+		m.lateness.WithLabelValues(kind)
 		m.fetched.WithLabelValues(kind)
 		m.stored.WithLabelValues(kind)
-		for trigger := range rank {
+		for trigger := range triggerRank {
 			for outcome := range levels {
 				m.outcomes.WithLabelValues(kind, string(trigger), string(outcome))
 			}
 		}
 	}
 	for vec, values := range map[*prometheus.CounterVec]string{
-		m.events: "trace info error", m.told: "delivered failed lost", m.denials: "missing invalid expired namespace kind may origin host unknown",
+		m.events: "trace info error", m.deliveries: "delivered failed lost", m.denials: "missing invalid expired namespace kind may origin host unknown",
 	} {
 		for value := range strings.FieldsSeq(values) {
 			vec.WithLabelValues(value)
@@ -90,7 +90,7 @@ func (m *metrics) zero() {
 // the caller must be allowed to read all objects.
 func (c *call) scrape() error {
 	if !c.config.OpenMetrics {
-		if err := c.allow(mayRead, source.Reference{}); err != nil {
+		if err := c.authorize(mayRead, source.Reference{}); err != nil {
 			return err
 		}
 	}
@@ -216,7 +216,7 @@ var levels = map[source.Outcome]slog.Level{
 func (s *Server) observeRun(last source.Outcome, r Run) (shown *api.Run) {
 	m, kind, outcome := &s.metrics, r.Object.Kind, r.Result.Outcome
 	m.runs.WithLabelValues(kind).Observe(r.Took.Seconds())
-	m.late.WithLabelValues(kind).Observe(max(0, r.Started.Sub(r.Due).Seconds()))
+	m.lateness.WithLabelValues(kind).Observe(max(0, r.Started.Sub(r.Due).Seconds()))
 	m.outcomes.WithLabelValues(kind, string(r.Trigger), string(outcome)).Inc()
 	if outcome == source.Stored {
 		m.stored.WithLabelValues(kind).Add(float64(r.Artifact.Size))

@@ -29,36 +29,36 @@ type entry struct {
 	waiter *waiter                 // in the queue for slots; nil if the entry is not queued
 	cancel context.CancelCauseFunc // ends the run under way
 
-	trigger  Trigger // of the next run; "" for a new entry whose saved status is good
-	again    Trigger // of a run after the one under way, "" for none
-	failures int
-	begun    int64 // number of the latest run
+	trigger   Trigger // of the next run; "" for a new entry whose saved status is good
+	rerun     Trigger // of a run after the one under way, "" for none
+	failures  int
+	runNumber int64 // number of the latest run
 
-	due   time.Duration // by the clock of the server
-	asked time.Duration // when the next run was requested, 0 if it was not
-	began time.Duration // when the last ended run began
-	since time.Duration // when the last run ended
-	look  time.Duration // when to check the upstream again after a webhook, 0 for never
+	due        time.Duration // by the clock of the server
+	requested  time.Duration // when the next run was requested, 0 if it was not
+	began      time.Duration // when the last ended run began
+	ended      time.Duration // when the last run ended
+	secondLook time.Duration // when to check the upstream again after a webhook, 0 for never
 
-	last    Run                // the last ended run; its Number is 0 if there was none
-	runs    []api.Run          // the latest notable runs, the newest at the end
-	checked time.Time          // when the origin was last checked successfully
-	hold    *source.Suspension // by a command, nil for none
-	removed *removal           // nil as long as it is in the feed
-	marked  time.Time          // the saved time of its removal, zero for none
+	last         Run                // the last ended run; its Number is 0 if there was none
+	runs         []api.Run          // the latest notable runs, the newest at the end
+	checked      time.Time          // when the origin was last checked successfully
+	suspension   *source.Suspension // by a command, nil for none
+	removed      *removal           // nil as long as it is in the feed
+	savedRemoval time.Time          // the saved time of its removal, zero for none
 
 	event    source.Event  // the last event, without its time
-	told     time.Duration // when that event was emitted
+	emitted  time.Duration // when that event was emitted
 	repeated int           // how often it was repeated since
 
-	host     string     // of its upstream
-	upstream string     // address of its upstream
-	before   []*entry   // its inputs, which run before it
-	after    []*entry   // the entries that need it
-	inputs   string     // inputsOf when its last run began
-	lookups  secretSums // Secrets that its last run looked up
-	version  uint64     // of the view
-	serial   uint64     // of the last Desired that contained it
+	host          string     // of its upstream
+	upstream      string     // address of its upstream
+	inputs        []*entry   // its inputs, which run before it
+	dependents    []*entry   // the entries that need it
+	inputVersions string     // inputVersions when its last run began
+	lookups       secretSums // Secrets that its last run looked up
+	version       uint64     // of the view
+	serial        uint64     // of the last Desired that contained it
 }
 
 // A removal is the removal of an object from the feed.
@@ -72,22 +72,22 @@ type removal struct {
 type state uint8
 
 const (
-	resting state = iota // not due until something happens
-	planned              // due at a known time
-	queued               // waits for a slot
-	blocked              // waits for an entry in before
+	unplanned state = iota // not due until something happens
+	planned                // due at a known time
+	queued                 // waits for a slot
+	blocked                // waits for an entry in inputs
 	running
 )
 
 // suspended reports whether a command or the spec suspends the object.
-func (e *entry) suspended() bool { return e.hold != nil || e.doc.Plan().Suspend }
+func (e *entry) suspended() bool { return e.suspension != nil || e.doc.Plan().Suspend }
 
 // external reports whether another program publishes the object, so that it is never run.
 func (e *entry) external() bool { return e.foreign || source.External(e.doc) }
 
-// adopt makes doc the document of e, with the status of last, which may be nil. If doc has no
+// setDocument makes doc the document of e, with the status of last, which may be nil. If doc has no
 // generation, it gets the generation of last, increased by one if the spec differs.
-func (e *entry) adopt(doc, last source.Object) {
+func (e *entry) setDocument(doc, last source.Object) {
 	if e.doc, e.obj = doc, doc; e.external() {
 		return
 	}
@@ -98,8 +98,8 @@ func (e *entry) adopt(doc, last source.Object) {
 	}
 }
 
-// compare orders entries by kind, namespace and name.
-func compare(a, b *entry) int {
+// compareEntries orders entries by kind, namespace and name.
+func compareEntries(a, b *entry) int {
 	return cmp.Or(strings.Compare(a.ref.Kind, b.ref.Kind), strings.Compare(a.ref.Namespace, b.ref.Namespace), strings.Compare(a.ref.Name, b.ref.Name))
 }
 
@@ -159,8 +159,8 @@ type View struct {
 	Blockers   []source.Reference // the objects that a blocked object waits for
 }
 
-// live returns the entry of an object that is in the feed and not foreign. The error wraps [source.ErrNoObject].
-func (s *Server) live(ref source.Reference) (*entry, error) {
+// liveEntry returns the entry of an object that is in the feed and not foreign. The error wraps [source.ErrNoObject].
+func (s *Server) liveEntry(ref source.Reference) (*entry, error) {
 	if e := s.entries[ref]; e != nil && e.removed == nil && !e.foreign {
 		return e, nil
 	}
@@ -170,7 +170,7 @@ func (s *Server) live(ref source.Reference) (*entry, error) {
 // view returns the view of e.
 func (s *Server) view(e *entry) View {
 	v := View{
-		Object: e.obj, Phase: e.phase(), Last: e.last, Checked: e.checked, Failures: e.failures, Suspension: e.hold,
+		Object: e.obj, Phase: e.phase(), Last: e.last, Checked: e.checked, Failures: e.failures, Suspension: e.suspension,
 		Missing: e.removed == nil && e.serial != s.serial,
 	}
 	if e.state == planned && e.removed == nil {
@@ -203,8 +203,8 @@ func (e *entry) phase() Phase {
 	return Idle
 }
 
-// changed gives the view of e a new version and wakes callers that wait for changes.
-func (s *Server) changed(e *entry) {
+// markChanged gives the view of e a new version and wakes callers that wait for changes.
+func (s *Server) markChanged(e *entry) {
 	s.version++
 	e.version = s.version
 	close(s.news)
@@ -234,8 +234,8 @@ func (s *Server) View(ref source.Reference) (View, error) {
 	return View{}, fmt.Errorf("%s: %w", ref, source.ErrNoObject)
 }
 
-// gather is how long Watch collects changes before it reports them.
-const gather = 50 * time.Millisecond
+// watchDelay is how long Watch collects changes before it reports them.
+const watchDelay = 50 * time.Millisecond
 
 // Watch calls each with the views of all objects once the feed has been read, and then with the views that
 // changed, until ctx or the server ends. Then it returns nil. It does not report a change that another
@@ -277,7 +277,7 @@ func (s *Server) Watch(ctx context.Context, each func([]View)) error {
 		case <-ctx.Done():
 			return nil
 		}
-		retry.Sleep(ctx, gather)
+		retry.Sleep(ctx, watchDelay)
 	}
 }
 
@@ -309,13 +309,13 @@ var ErrEnded = errors.New("the server has ended")
 // ErrSuspended is wrapped by errors about a suspended object.
 var ErrSuspended = errors.New("suspended")
 
-// suspension returns an error that says what suspends e.
-func suspension(e *entry) error {
+// suspendedError returns an error that says what suspends e.
+func suspendedError(e *entry) error {
 	switch {
-	case e.hold == nil || e.doc.Plan().Suspend:
+	case e.suspension == nil || e.doc.Plan().Suspend:
 		return fmt.Errorf("%s is %w by its spec: set spec.suspend to false", e.obj.Head(), ErrSuspended)
-	case e.hold.By != "":
-		return fmt.Errorf("%s is %w by %s: resume it", e.obj.Head(), ErrSuspended, e.hold.By)
+	case e.suspension.By != "":
+		return fmt.Errorf("%s is %w by %s: resume it", e.obj.Head(), ErrSuspended, e.suspension.By)
 	}
 	return fmt.Errorf("%s is %w: resume it", e.obj.Head(), ErrSuspended)
 }
@@ -327,12 +327,12 @@ func suspension(e *entry) error {
 func (s *Server) Request(ref source.Reference, by Trigger) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, err := s.live(ref)
+	e, err := s.liveEntry(ref)
 	switch {
 	case err != nil:
 		return 0, err
 	case e.suspended():
-		return 0, suspension(e)
+		return 0, suspendedError(e)
 	case e.external():
 		return 0, nil
 	}
@@ -340,10 +340,10 @@ func (s *Server) Request(ref source.Reference, by Trigger) (int64, error) {
 		s.enqueue(e, by, s.clock())
 	}
 	s.dispatch()
-	if e.state == running && e.again == "" { // this request started the run
-		return e.begun, nil
+	if e.state == running && e.rerun == "" { // this request started the run
+		return e.runNumber, nil
 	}
-	return e.begun + 1, nil
+	return e.runNumber + 1, nil
 }
 
 // Wait waits until the run of an object with the given number, or a later run, has ended, and returns
@@ -353,13 +353,13 @@ func (s *Server) Wait(ctx context.Context, ref source.Reference, run int64) (Vie
 	look := func() (v View, news chan struct{}, err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		e, err := s.live(ref)
+		e, err := s.liveEntry(ref)
 		switch {
 		case err != nil:
 		case e.last.Number >= run:
 			return s.view(e), nil, nil
 		case e.suspended() && e.state != running:
-			err = suspension(e)
+			err = suspendedError(e)
 		}
 		return View{}, s.news, err
 	}
@@ -385,12 +385,12 @@ func (s *Server) Suspend(ref source.Reference, hold source.Suspension) error {
 	if hold.Since.IsZero() {
 		hold.Since = s.config.Now().UTC()
 	}
-	return s.hold(ref, &hold)
+	return s.setSuspension(ref, &hold)
 }
 
 // Resume ends a suspension by [Server.Suspend] and requests a run. The error wraps fs.ErrNotExist, or
 // [ErrSuspended] if the spec of the object suspends it as well.
-func (s *Server) Resume(ref source.Reference) error { return s.hold(ref, nil) }
+func (s *Server) Resume(ref source.Reference) error { return s.setSuspension(ref, nil) }
 
 // outputs returns the entries of the objects that e makes, if it is a generator.
 func (s *Server) outputs(e *entry) (made []*entry) {
@@ -399,20 +399,20 @@ func (s *Server) outputs(e *entry) (made []*entry) {
 		return nil
 	}
 	for _, ref := range g.Plan().Needs {
-		if out, err := s.live(ref); err == nil {
+		if out, err := s.liveEntry(ref); err == nil {
 			made = append(made, out)
 		}
 	}
 	return made
 }
 
-// hold saves a suspension, or removes it if hold is nil, and then applies it. For a generator it does
+// setSuspension saves a suspension, or removes it if hold is nil, and then applies it. For a generator it does
 // the same with the objects that it makes.
-func (s *Server) hold(ref source.Reference, hold *source.Suspension) error {
-	s.setting.Lock() // so that suspensions are applied in the order in which they are saved
-	defer s.setting.Unlock()
+func (s *Server) setSuspension(ref source.Reference, hold *source.Suspension) error {
+	s.applyMu.Lock() // so that suspensions are applied in the order in which they are saved
+	defer s.applyMu.Unlock()
 	s.mu.Lock()
-	e, err := s.live(ref)
+	e, err := s.liveEntry(ref)
 	if err != nil {
 		s.mu.Unlock()
 		return err
@@ -429,15 +429,15 @@ func (s *Server) hold(ref source.Reference, hold *source.Suspension) error {
 			return err
 		}
 		s.mu.Lock()
-		switch e.hold = hold; {
+		switch e.suspension = hold; {
 		case hold != nil:
-			s.rest(e)
+			s.cancelPlan(e)
 		case e.suspended():
-			err = suspension(e) // the generator comes last: its result decides
+			err = suspendedError(e) // the generator comes last: its result decides
 		default:
 			s.enqueue(e, Request, s.clock())
 		}
-		s.changed(e)
+		s.markChanged(e)
 		s.dispatch()
 		s.mu.Unlock()
 	}

@@ -56,40 +56,40 @@ type Run struct {
 type job struct {
 	*entry
 	Run
-	ctx     context.Context
-	defect  error // why the spec cannot be used
-	host    string
-	doc     source.Object // at the start
-	obj     source.Object // a copy of the object, which the run modifies
-	began   time.Duration
-	secrets recorder
-	rotated uint64    // Server.rotated at the start
-	since   time.Time // shared answers of the upstream must not be older
-	second  bool      // it is the second look after a webhook
+	ctx            context.Context
+	defect         error // why the spec cannot be used
+	host           string
+	doc            source.Object // at the start
+	obj            source.Object // a copy of the object, which the run modifies
+	began          time.Duration
+	secrets        recorder
+	secretsVersion uint64    // Server.secretsVersion at the start
+	since          time.Time // shared answers of the upstream must not be older
+	isSecondLook   bool      // it is the second look after a webhook
 }
 
 // start begins the run of e, which has a slot.
 func (s *Server) start(e *entry) {
 	now, started := s.clock(), s.config.Now()
-	e.state, e.waiter, e.inputs = running, nil, inputsOf(e)
-	e.begun++
+	e.state, e.waiter, e.inputVersions = running, nil, inputVersions(e)
+	e.runNumber++
 	// The run may use answers of the upstream that came after the request, if there was one. Else it may use answers
 	// since the last run, but none that are older than a 20th of the interval when the run is due.
-	since := max(min(e.due, now)-e.obj.Interval()/20, e.since)
-	if e.asked != 0 {
-		since = e.asked
+	since := max(min(e.due, now)-e.obj.Interval()/20, e.ended)
+	if e.requested != 0 {
+		since = e.requested
 	}
 	j := &job{
-		entry: e, host: e.host, doc: e.doc, obj: source.Clone(e.obj), began: now, rotated: s.rotated,
-		secrets: recorder{Secrets: s.secrets}, since: s.began.Add(since), second: e.look != 0 && e.look <= now,
+		entry: e, host: e.host, doc: e.doc, obj: source.Clone(e.obj), began: now, secretsVersion: s.secretsVersion,
+		secrets: recorder{Secrets: s.secrets}, since: s.clockStart.Add(since), isSecondLook: e.secondLook != 0 && e.secondLook <= now,
 		defect: e.invalid,
-		Run:    Run{Number: e.begun, Object: e.ref, Kind: source.Involved(e.obj).Kind, Trigger: e.trigger, Due: started.Add(e.due - now), Started: started},
+		Run:    Run{Number: e.runNumber, Object: e.ref, Kind: source.Involved(e.obj).Kind, Trigger: e.trigger, Due: started.Add(e.due - now), Started: started},
 	}
 	j.ctx, e.cancel = context.WithCancelCause(s.ctx)
-	if e.asked = 0; j.second {
-		e.look = 0
+	if e.requested = 0; j.isSecondLook {
+		e.secondLook = 0
 	}
-	s.changed(e)
+	s.markChanged(e)
 	s.work.Go(func() { s.run(j) })
 }
 
@@ -100,11 +100,11 @@ func (s *Server) run(j *job) {
 	if j.Result.Outcome == "" { // the end of the server or of the object interrupted it
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.runs.done(j.host)
-		j.state = resting
-		s.changed(j.entry)
+		s.runs.release(j.host)
+		j.state = unplanned
+		s.markChanged(j.entry)
 		if s.ctx.Err() == nil {
-			s.next(j.entry, "", 0)
+			s.planNext(j.entry, "", 0)
 		}
 		return
 	}
@@ -113,7 +113,7 @@ func (s *Server) run(j *job) {
 		s.config.Observe(j.Run)
 	}
 	if secrets := s.finish(j, s.observeRun(j.last.Result.Outcome, j.Run)); secrets != nil {
-		s.review(secrets, []*entry{j.entry}, nil)
+		s.recheckSecrets(secrets, []*entry{j.entry}, nil)
 	}
 }
 
@@ -132,7 +132,7 @@ func (s *Server) reconcile(j *job) (result source.Result, err error) {
 		Save: func(ctx context.Context, obj source.Object, state source.State) error {
 			err := s.config.Statuses.Save(ctx, obj, state)
 			if err == nil {
-				s.show(j, obj)
+				s.updateView(j, obj)
 			}
 			return err
 		},
@@ -151,23 +151,23 @@ func (s *Server) reconcile(j *job) (result source.Result, err error) {
 	return r.Reconcile(j.ctx, j.obj, from)
 }
 
-// show puts the saved object into the view if its artifact changed: the old artifact may be
+// updateView puts the saved object into the view if its artifact changed: the old artifact may be
 // deleted before the run ends.
-func (s *Server) show(j *job, obj source.Object) {
+func (s *Server) updateView(j *job, obj source.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before, after := j.entry.obj.Artifact(), obj.Artifact()
 	if before != nil && after != nil && before.Path != after.Path {
-		s.replace(j, source.Clone(obj))
+		s.setObject(j, source.Clone(obj))
 	}
 }
 
-// replace makes obj the object of the entry of j, with the current spec of the feed.
-func (s *Server) replace(j *job, obj source.Object) {
+// setObject makes obj the object of the entry of j, with the current spec of the feed.
+func (s *Server) setObject(j *job, obj source.Object) {
 	if j.entry.obj = obj; j.entry.doc != j.doc {
-		j.entry.adopt(j.entry.doc, obj)
+		j.entry.setDocument(j.entry.doc, obj)
 	}
-	s.changed(j.entry)
+	s.markChanged(j.entry)
 }
 
 // noOrigin is the origin of an object whose spec cannot be used.
@@ -190,12 +190,12 @@ func (r noOrigin) Resolve(context.Context, source.State) (source.Revision, sourc
 	return source.Revision{}, nil, &source.StepError{Step: source.StepResolve, Reason: "InvalidSpec", Err: err}
 }
 
-// secondLook is the delay of a second check after a webhook whose first check found nothing new.
+// secondLookDelay is the delay of a second check after a webhook whose first check found nothing new.
 // Registries of the distribution project send the notification of a push before its tag exists.
-const secondLook = 2 * time.Second
+const secondLookDelay = 2 * time.Second
 
-// shortestRetry is [source.Result].After of a failure whose upstream did not ask for a delay.
-const shortestRetry = 750 * time.Millisecond
+// defaultRetryAfter is [source.Result].After of a failure whose upstream did not ask for a delay.
+const defaultRetryAfter = 750 * time.Millisecond
 
 // finish records the result of j and plans the next run. It adds notable, unless nil, to the runs that are shown. It
 // returns the current Secrets if they may have changed since j began, and nil otherwise.
@@ -203,43 +203,43 @@ func (s *Server) finish(j *job, notable *api.Run) (secrets source.Secrets) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := j.entry
-	s.runs.done(j.host)
-	if delete(s.failed, j.host); j.Result.Outcome == source.Failed {
-		s.failed[j.host] = true
+	s.runs.release(j.host)
+	if delete(s.failedHosts, j.host); j.Result.Outcome == source.Failed {
+		s.failedHosts[j.host] = true
 	}
-	e.state, e.began, e.since, e.lookups = resting, j.began, s.clock(), j.secrets.noted()
-	s.replace(j, j.obj)
+	e.state, e.began, e.ended, e.lookups = unplanned, j.began, s.clock(), j.secrets.sums()
+	s.setObject(j, j.obj)
 	if notable != nil {
 		e.runs = append(e.runs[max(0, len(e.runs)-maxRuns+1):], *notable)
 	}
 	e.last, e.last.Result.Report = j.Run, source.Report{} // without the report, to save memory
 	due, trigger := s.judge(e, j.Result)
-	if j.Trigger == Hook && j.Result.Outcome == source.Unchanged && !j.second {
-		e.look = e.since + secondLook
+	if j.Trigger == Hook && j.Result.Outcome == source.Unchanged && !j.isSecondLook {
+		e.secondLook = e.ended + secondLookDelay
 	}
-	if j.rotated != s.rotated {
+	if j.secretsVersion != s.secretsVersion {
 		secrets = s.secrets
 	}
-	s.next(e, trigger, due)
+	s.planNext(e, trigger, due)
 	return secrets
 }
 
-// next plans the next run of e after one has ended: at due, unless that is 0, or sooner.
-func (s *Server) next(e *entry, by Trigger, due time.Duration) {
+// planNext plans the next run of e after one has ended: at due, unless that is 0, or sooner.
+func (s *Server) planNext(e *entry, by Trigger, due time.Duration) {
 	switch {
 	case e.removed != nil:
 		s.plan(e, "", e.removed.due)
 	case e.suspended() || e.external():
-	case e.again != "":
-		s.plan(e, e.again, s.clock())
-	case e.look != 0 && (due == 0 || due > e.look):
-		e.asked = e.look
-		s.plan(e, Hook, e.look)
+	case e.rerun != "":
+		s.plan(e, e.rerun, s.clock())
+	case e.secondLook != 0 && (due == 0 || due > e.secondLook):
+		e.requested = e.secondLook
+		s.plan(e, Hook, e.secondLook)
 	case due != 0:
 		s.plan(e, by, due)
 	}
-	e.again = ""
-	s.inform(e)
+	e.rerun = ""
+	s.notifyDependents(e)
 	s.dispatch()
 }
 
@@ -251,10 +251,10 @@ func (s *Server) judge(e *entry, r source.Result) (due time.Duration, by Trigger
 	case source.Stored, source.Unchanged:
 		e.failures, e.checked = 0, s.config.Now()
 		if interval > 0 {
-			return s.tick(e, now), Tick
+			return s.nextTick(e, now), Tick
 		}
 	case source.Waiting:
-		return later(now, r.After), Retry
+		return dueAfter(now, r.After), Retry
 	case source.Failed:
 		e.failures++
 		limit := s.config.MaxRetry
@@ -262,10 +262,10 @@ func (s *Server) judge(e *entry, r source.Result) (due time.Duration, by Trigger
 			limit = min(limit, interval)
 		}
 		wait := backOff(e.failures, s.config.MinRetry, limit, s.config.Jitter)
-		if r.After > shortestRetry {
+		if r.After > defaultRetryAfter {
 			wait = max(wait, r.After)
 		}
-		return later(now, wait), Retry
+		return dueAfter(now, wait), Retry
 	}
 	return 0, ""
 }
@@ -274,8 +274,8 @@ func (s *Server) judge(e *entry, r source.Result) (due time.Duration, by Trigger
 // that were not emitted.
 const RepeatedKey = "event.headgate.dev/repeated"
 
-// repeat is the time during which an event that equals the previous event of its object is not emitted.
-const repeat = 5 * time.Minute
+// repeatInterval is the time during which an event that equals the previous event of its object is not emitted.
+const repeatInterval = 5 * time.Minute
 
 // emit sends an event to the log, the journal, the receivers and Config.Emit, unless it repeats the previous event of
 // e. e may be nil.
@@ -287,8 +287,8 @@ func (s *Server) emit(e *entry, event source.Event) {
 	if s.config.Journal != nil {
 		s.config.Journal.Append(event)
 	}
-	if s.told != nil {
-		s.told.Emit(event)
+	if s.notifier != nil {
+		s.notifier.Emit(event)
 	}
 	if s.config.Emit != nil {
 		s.config.Emit(event)
@@ -302,11 +302,11 @@ func (s *Server) repeats(e *entry, event *source.Event) bool {
 	defer s.mu.Unlock()
 	plain, n, now := *event, e.repeated, s.clock()
 	plain.Timestamp = time.Time{}
-	if reflect.DeepEqual(plain, e.event) && now-e.told < repeat {
+	if reflect.DeepEqual(plain, e.event) && now-e.emitted < repeatInterval {
 		e.repeated++
 		return true
 	}
-	e.event, e.told, e.repeated = plain, now, 0
+	e.event, e.emitted, e.repeated = plain, now, 0
 	if n > 0 {
 		metadata := map[string]string{RepeatedKey: strconv.Itoa(n)}
 		maps.Copy(metadata, event.Metadata)
@@ -315,8 +315,8 @@ func (s *Server) repeats(e *entry, event *source.Event) bool {
 	return false
 }
 
-// tell emits an error event that does not belong to a run, unless err is nil.
-func (s *Server) tell(ref source.Reference, reason string, err error) {
+// emitError emits an error event that does not belong to a run, unless err is nil.
+func (s *Server) emitError(ref source.Reference, reason string, err error) {
 	if err == nil {
 		return
 	}
@@ -327,11 +327,11 @@ func (s *Server) tell(ref source.Reference, reason string, err error) {
 		involved = source.Involved(e.doc)
 	}
 	s.mu.Unlock()
-	s.emit(e, s.event(involved, source.SeverityError, reason, err.Error()))
+	s.emit(e, s.newEvent(involved, source.SeverityError, reason, err.Error()))
 }
 
-// event returns an event that does not belong to a run.
-func (s *Server) event(of source.ObjectReference, severity, reason, message string) source.Event {
+// newEvent returns an event that does not belong to a run.
+func (s *Server) newEvent(of source.ObjectReference, severity, reason, message string) source.Event {
 	return source.Event{InvolvedObject: of, Severity: severity, Timestamp: s.config.Now().UTC().Truncate(time.Second), Message: message, Reason: reason, Controller: "headgate"}
 }
 
@@ -355,19 +355,19 @@ type recorder struct {
 // Secret implements [source.Secrets].
 func (r *recorder) Secret(ctx context.Context, namespace, name string) (source.Secret, error) {
 	secret, err := r.Secrets.Secret(ctx, namespace, name)
-	r.note(secretQuery{false, namespace, name}, err, secret)
+	r.record(secretQuery{false, namespace, name}, err, secret)
 	return secret, err
 }
 
 // PullSecrets implements [source.Secrets].
 func (r *recorder) PullSecrets(ctx context.Context, namespace, account string) ([]source.Secret, error) {
 	secrets, err := r.Secrets.PullSecrets(ctx, namespace, account)
-	r.note(secretQuery{true, namespace, account}, err, secrets...)
+	r.record(secretQuery{true, namespace, account}, err, secrets...)
 	return secrets, err
 }
 
-// note records the first result of each query.
-func (r *recorder) note(q secretQuery, err error, secrets ...source.Secret) {
+// record records the first result of each query.
+func (r *recorder) record(q secretQuery, err error, secrets ...source.Secret) {
 	var answer any = secrets
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -386,8 +386,8 @@ func (r *recorder) note(q secretQuery, err error, secrets ...source.Secret) {
 	}
 }
 
-// noted returns a copy of the results recorded so far.
-func (r *recorder) noted() secretSums {
+// sums returns a copy of the results recorded so far.
+func (r *recorder) sums() secretSums {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.answers)
@@ -398,15 +398,15 @@ func (r *recorder) noted() secretSums {
 // result differs. It looks up nothing that no run looked up.
 func (s *Server) SecretChanged(namespace, name string) {
 	s.mu.Lock()
-	s.rotated++
+	s.secretsVersion++
 	from, entries := s.secrets, s.sorted
 	s.mu.Unlock()
-	s.review(from, entries, func(q secretQuery) bool { return q.namespace == namespace && (q.name == name || q.account) })
+	s.recheckSecrets(from, entries, func(q secretQuery) bool { return q.namespace == namespace && (q.name == name || q.account) })
 }
 
-// review repeats the Secret lookups of the last runs of entries, and enqueues the entries for which a result
+// recheckSecrets repeats the Secret lookups of the last runs of entries, and enqueues the entries for which a result
 // differs. Meant selects the lookups to repeat; nil selects all.
-func (s *Server) review(from source.Secrets, entries []*entry, meant func(secretQuery) bool) {
+func (s *Server) recheckSecrets(from source.Secrets, entries []*entry, meant func(secretQuery) bool) {
 	now := &recorder{Secrets: from}
 	asked := make(map[secretQuery]bool)
 	s.mu.Lock()
@@ -429,7 +429,7 @@ func (s *Server) review(from source.Secrets, entries []*entry, meant func(secret
 	defer s.mu.Unlock()
 	for _, e := range entries {
 		for q, before := range e.lookups {
-			if sum, known := now.answers[q]; known && sum != before && e.state != running { // finish reviews the lookups of a run under way
+			if sum, known := now.answers[q]; known && sum != before && e.state != running { // finish rechecks the lookups of a run under way
 				s.enqueue(e, Secret, 0)
 			}
 		}

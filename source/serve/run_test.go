@@ -29,13 +29,13 @@ const (
 var errRefused = errors.New("connection refused")
 
 func TestInterval(t *testing.T) {
-	live(t, list(repo("a", site, time.Minute)), nil, func(r *fixture) {
-		if describe(r.first) != "a start stored" || r.view("a").Object.Artifact() == nil {
-			r.Fatalf("%+v", r.first)
+	withFixture(t, list(repo("a", site, time.Minute)), nil, func(r *fixture) {
+		if describe(r.firstRuns) != "a start stored" || r.view("a").Object.Artifact() == nil {
+			r.Fatalf("%+v", r.firstRuns)
 		}
-		last := r.first[0].Started
+		last := r.firstRuns[0].Started
 		time.Sleep(10*time.Minute + 30*time.Second)
-		runs := r.took()
+		runs := r.takeRuns()
 		if len(runs) < 9 || len(runs) > 11 {
 			r.Errorf("%d runs", len(runs))
 		}
@@ -50,35 +50,35 @@ func TestInterval(t *testing.T) {
 }
 
 func TestRequest(t *testing.T) {
-	live(t, list(repo("a", site, time.Hour)), nil, func(r *fixture) {
-		r.up(site).set(func(u *upstream) { u.hang = time.Second })
-		if first, err := r.Request(named("a"), serve.Request); err != nil || first != 2 {
+	withFixture(t, list(repo("a", site, time.Hour)), nil, func(r *fixture) {
+		r.upstream(site).set(func(u *upstream) { u.resolveDelay = time.Second })
+		if first, err := r.Request(repoRef("a"), serve.Request); err != nil || first != 2 {
 			r.Fatalf("run %d, %v", first, err)
 		}
 		synctest.Wait()
 		for range 100 {
-			if next, err := r.Request(named("a"), serve.Hook); err != nil || next != 3 {
+			if next, err := r.Request(repoRef("a"), serve.Hook); err != nil || next != 3 {
 				r.Fatalf("run %d, %v", next, err)
 			}
 		}
-		v, err := r.Wait(r.Context(), named("a"), 3)
+		v, err := r.Wait(r.Context(), repoRef("a"), 3)
 		if err != nil || v.Last.Number != 3 || v.Last.Trigger != serve.Hook {
 			r.Errorf("%+v %v", v, err)
 		}
-		r.ran("a request unchanged, a hook unchanged")
+		r.wantRuns("a request unchanged, a hook unchanged")
 	})
 }
 
-// annotated returns a copy of g with an additional annotation.
-func annotated(g *source.GitRepository, key, value string) *source.GitRepository {
+// withAnnotation returns a copy of g with an additional annotation.
+func withAnnotation(g *source.GitRepository, key, value string) *source.GitRepository {
 	out := *g
 	out.Metadata.Annotations = map[string]string{key: value}
 	maps.Copy(out.Metadata.Annotations, g.Metadata.Annotations)
 	return &out
 }
 
-// secrets returns Secrets with one named login.
-func secrets(password string) source.Secrets {
+// loginSecrets returns Secrets with one named login.
+func loginSecrets(password string) source.Secrets {
 	return &source.Set{Secrets: map[string]source.Secret{
 		"default/login": {Type: "Opaque", Data: map[string][]byte{"password": []byte(password)}},
 	}}
@@ -95,8 +95,8 @@ func (p accountSecrets) PullSecrets(context.Context, string, string) ([]source.S
 	return []source.Secret{{Data: map[string][]byte{"password": []byte(p)}}}, nil
 }
 
-// suspended returns a copy of g that its spec suspends.
-func suspended(g *source.GitRepository) *source.GitRepository {
+// withSuspend returns a copy of g that its spec suspends.
+func withSuspend(g *source.GitRepository) *source.GitRepository {
 	out := *g
 	out.Spec.Suspend = true
 	return &out
@@ -104,16 +104,16 @@ func suspended(g *source.GitRepository) *source.GitRepository {
 
 func TestTriggers(t *testing.T) {
 	base := repo("a", site, time.Hour)
-	login := func(r *fixture) { r.up(site).secret, r.feed.now.Secrets = "login", secrets("old") }
-	stalls := func(r *fixture) { r.up(site).err = fmt.Errorf("%w: no such branch", source.ErrInvalid) }
+	login := func(r *fixture) { r.upstream(site).secret, r.feed.now.Secrets = "login", loginSecrets("old") }
+	stalls := func(r *fixture) { r.upstream(site).err = fmt.Errorf("%w: no such branch", source.ErrInvalid) }
 	put := func(objects ...source.Object) func(*fixture) { return func(r *fixture) { r.put(objects...) } }
 	watched := func(password string) func(*fixture) {
 		return func(r *fixture) {
-			r.feed.put(serve.Desired{Objects: list(base), Secrets: secrets(password), Watched: true})
+			r.feed.put(serve.Desired{Objects: list(base), Secrets: loginSecrets(password), Watched: true})
 		}
 	}
 	known := func(password string) func(*fixture) {
-		return func(r *fixture) { r.feed.put(serve.Desired{Objects: list(base), Secrets: secrets(password)}) }
+		return func(r *fixture) { r.feed.put(serve.Desired{Objects: list(base), Secrets: loginSecrets(password)}) }
 	}
 	for name, c := range map[string]struct {
 		before, do func(r *fixture)
@@ -122,17 +122,17 @@ func TestTriggers(t *testing.T) {
 		"nothing":                      {nil, put(base), ""},
 		"the same in another document": {nil, put(repo("a", site, time.Hour)), ""},
 		"another spec":                 {nil, put(repo("a", site, 2*time.Hour)), "a spec unchanged"},
-		"requestedAt":                  {nil, put(annotated(base, "reconcile.headgate.dev/requestedAt", "now")), "a request unchanged"},
-		"requestedAt of the reference": {nil, put(annotated(base, "reconcile.fluxcd.io/requestedAt", "now")), "a request unchanged"},
-		"an annotation of events":      {nil, put(annotated(base, "event.headgate.dev/team", "shop")), ""},
-		"a request":                    {nil, func(r *fixture) { r.Request(named("a"), serve.Request) }, "a request unchanged"},
+		"requestedAt":                  {nil, put(withAnnotation(base, "reconcile.headgate.dev/requestedAt", "now")), "a request unchanged"},
+		"requestedAt of the reference": {nil, put(withAnnotation(base, "reconcile.fluxcd.io/requestedAt", "now")), "a request unchanged"},
+		"an annotation of events":      {nil, put(withAnnotation(base, "event.headgate.dev/team", "shop")), ""},
+		"a request":                    {nil, func(r *fixture) { r.Request(repoRef("a"), serve.Request) }, "a request unchanged"},
 		"a Secret":                     {login, known("new"), "a secret unchanged"},
 		"the same Secret":              {login, known("old"), ""},
 		"a Secret of a service account": {
-			func(r *fixture) { r.up(site).account, r.feed.now.Secrets = "robot", accountSecrets("old") },
+			func(r *fixture) { r.upstream(site).account, r.feed.now.Secrets = "robot", accountSecrets("old") },
 			func(r *fixture) { r.feed.put(serve.Desired{Objects: list(base), Secrets: accountSecrets("new")}) }, "a secret unchanged",
 		},
-		"a Secret that was missing":      {func(r *fixture) { r.up(site).secret = "login" }, known("new"), "a secret stored"},
+		"a Secret that was missing":      {func(r *fixture) { r.upstream(site).secret = "login" }, known("new"), "a secret stored"},
 		"a Secret that nobody asked for": {nil, known("new"), ""},
 		"Secrets that are watched":       {login, watched("new"), ""},
 		"a Secret that is told of": {login, func(r *fixture) {
@@ -145,7 +145,7 @@ func TestTriggers(t *testing.T) {
 			r.SecretChanged("other", "login")
 		}, ""},
 		"a Secret that is told of during a run": {
-			func(r *fixture) { login(r); r.up(site).hang = time.Second },
+			func(r *fixture) { login(r); r.upstream(site).resolveDelay = time.Second },
 			func(r *fixture) {
 				watched("new")(r)
 				r.SecretChanged("default", "login")
@@ -156,43 +156,43 @@ func TestTriggers(t *testing.T) {
 			stalls, put(repo("a", "https://one.example/b", time.Hour)), "a spec stored",
 		},
 		"a Secret during a run": {
-			func(r *fixture) { login(r); r.up(site).hang = time.Second },
+			func(r *fixture) { login(r); r.upstream(site).resolveDelay = time.Second },
 			func(r *fixture) {
 				known("new")(r)
 				time.Sleep(3 * time.Second)
 			}, "a start stored, a secret unchanged",
 		},
-		"a hook": {nil, func(r *fixture) { r.up(site).push(); r.Request(named("a"), serve.Hook) }, "a hook stored"},
+		"a hook": {nil, func(r *fixture) { r.upstream(site).push(); r.Request(repoRef("a"), serve.Hook) }, "a hook stored"},
 		"a hook that comes before the push is to be seen": {nil, func(r *fixture) {
-			r.Request(named("a"), serve.Hook)
+			r.Request(repoRef("a"), serve.Hook)
 			synctest.Wait()
-			r.up(site).push()
+			r.upstream(site).push()
 			time.Sleep(3 * time.Second)
 		}, "a hook unchanged, a hook stored"},
 		"a hook of nothing new": {nil, func(r *fixture) {
-			r.Request(named("a"), serve.Hook)
+			r.Request(repoRef("a"), serve.Hook)
 			time.Sleep(10 * time.Minute)
 		}, "a hook unchanged, a hook unchanged"},
 		"each hook has its second look": {nil, func(r *fixture) {
-			r.Request(named("a"), serve.Hook)
+			r.Request(repoRef("a"), serve.Hook)
 			time.Sleep(500 * time.Millisecond)
-			r.Request(named("a"), serve.Hook)
+			r.Request(repoRef("a"), serve.Hook)
 			time.Sleep(500 * time.Millisecond)
-			r.up(site).push()
+			r.upstream(site).push()
 			time.Sleep(10 * time.Minute)
 		}, "a hook unchanged, a hook unchanged, a hook stored"},
 		"whatever ran meanwhile": {nil, func(r *fixture) {
-			r.Request(named("a"), serve.Hook)
+			r.Request(repoRef("a"), serve.Hook)
 			time.Sleep(500 * time.Millisecond)
-			r.Request(named("a"), serve.Request)
+			r.Request(repoRef("a"), serve.Request)
 			time.Sleep(500 * time.Millisecond)
-			r.up(site).push()
+			r.upstream(site).push()
 			time.Sleep(10 * time.Minute)
 		}, "a hook unchanged, a request unchanged, a hook stored"},
 		"a request of what is stalled": {stalls, func(r *fixture) {
 			time.Sleep(24 * time.Hour)
-			r.up(site).fail(nil)
-			r.Request(named("a"), serve.Request)
+			r.upstream(site).fail(nil)
+			r.Request(repoRef("a"), serve.Request)
 		}, "a request stored"},
 		"removed and back": {nil, func(r *fixture) {
 			r.put()
@@ -208,19 +208,19 @@ func TestTriggers(t *testing.T) {
 		}, ""},
 		"a request of what is in line": {func(r *fixture) { r.Runs = 1 }, func(r *fixture) {
 			hog := repo("hog", other, time.Hour)
-			r.up(other).set(hangs(10 * time.Second))
+			r.upstream(other).set(delayResolve(10 * time.Second))
 			r.put(base, hog)
 			r.put(repo("a", site, 2*time.Hour), hog)
-			r.is(serve.Queued, "a")
-			r.Request(named("a"), serve.Request)
+			r.wantPhase(serve.Queued, "a")
+			r.Request(repoRef("a"), serve.Request)
 			time.Sleep(time.Minute)
 		}, "hog start stored, a request unchanged"},
 		"the highest reason counts": {nil, put(repo("a", site, time.Hour, "base"), repo("base", other, time.Hour)), "base start stored, a spec stored"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live(t, list(base), c.before, func(r *fixture) {
+			withFixture(t, list(base), c.before, func(r *fixture) {
 				c.do(r)
-				r.ran(c.want)
+				r.wantRuns(c.want)
 			})
 		})
 	}
@@ -228,7 +228,7 @@ func TestTriggers(t *testing.T) {
 
 // A spec that changes during a run takes effect, and the result of the run is not lost.
 func TestSpecDuringRun(t *testing.T) {
-	live(t, list(repo("a", site, time.Hour)), func(r *fixture) { r.up(site).hang = time.Second }, func(r *fixture) {
+	withFixture(t, list(repo("a", site, time.Hour)), func(r *fixture) { r.upstream(site).resolveDelay = time.Second }, func(r *fixture) {
 		ignore := "*.md"
 		next := repo("a", site, time.Hour)
 		next.Spec.Ignore = &ignore
@@ -240,7 +240,7 @@ func TestSpecDuringRun(t *testing.T) {
 			r.Errorf("%+v", v)
 		}
 		time.Sleep(time.Minute)
-		r.ran("a start stored, a spec stored")
+		r.wantRuns("a start stored, a spec stored")
 		if v := r.view("a"); v.Object.Head().Metadata.Generation != 2 || v.Object.Common().ObservedGeneration != 2 {
 			r.Errorf("%+v", v)
 		}
@@ -249,19 +249,19 @@ func TestSpecDuringRun(t *testing.T) {
 
 // The generation counts changes of the spec, at once and even without a ledger.
 func TestGeneration(t *testing.T) {
-	for name, statuses := range map[string]serve.Statuses{"ledger": nil, "memory": new(memory)} {
+	for name, statuses := range map[string]serve.Statuses{"ledger": nil, "memory": new(memoryStatuses)} {
 		t.Run(name, func(t *testing.T) {
 			before := func(r *fixture) {
 				if statuses != nil {
 					r.Statuses = statuses
 				}
 			}
-			live(t, list(repo("a", site, time.Hour)), before, func(r *fixture) {
+			withFixture(t, list(repo("a", site, time.Hour)), before, func(r *fixture) {
 				for i, c := range []struct {
 					doc                  source.Object
 					generation, observed int64
 				}{
-					{repo("a", site, time.Hour), 1, 1}, {repo("a", site, 2*time.Hour), 2, 2}, {suspended(repo("a", site, 2*time.Hour)), 3, 2}, {repo("a", site, 3*time.Hour), 4, 4},
+					{repo("a", site, time.Hour), 1, 1}, {repo("a", site, 2*time.Hour), 2, 2}, {withSuspend(repo("a", site, 2*time.Hour)), 3, 2}, {repo("a", site, 3*time.Hour), 4, 4},
 				} {
 					r.put(c.doc)
 					settle()
@@ -276,12 +276,12 @@ func TestGeneration(t *testing.T) {
 }
 
 func TestBackOff(t *testing.T) {
-	live(t, list(repo("a", site, time.Hour), repo("often", other, time.Minute)), func(r *fixture) {
-		r.up(site).err, r.up(other).err = errRefused, errRefused
+	withFixture(t, list(repo("a", site, time.Hour), repo("often", other, time.Minute)), func(r *fixture) {
+		r.upstream(site).err, r.upstream(other).err = errRefused, errRefused
 	}, func(r *fixture) {
 		time.Sleep(2 * time.Hour)
 		var runs, often []serve.Run
-		for _, run := range append(r.first, r.took()...) {
+		for _, run := range append(r.firstRuns, r.takeRuns()...) {
 			if run.Object.Name == "a" {
 				runs = append(runs, run)
 			} else if time.Since(run.Started) < time.Hour {
@@ -303,16 +303,16 @@ func TestBackOff(t *testing.T) {
 			r.Errorf("%d runs: %+v", len(runs), v)
 		}
 		r.put(repo("a", site, time.Hour))
-		r.up(site).fail(nil)
+		r.upstream(site).fail(nil)
 		time.Sleep(15 * time.Minute)
 		if v := r.view("a"); v.Failures != 0 || v.Checked.IsZero() {
 			r.Errorf("%+v", v)
 		}
-		r.up(site).fail(errRefused)
-		r.took()
-		r.Request(named("a"), serve.Request)
+		r.upstream(site).fail(errRefused)
+		r.takeRuns()
+		r.Request(repoRef("a"), serve.Request)
 		time.Sleep(time.Second)
-		r.ran("a request failed, a retry failed") // the first retry again
+		r.wantRuns("a request failed, a retry failed") // the first retry again
 	})
 }
 
@@ -336,14 +336,14 @@ func TestOutcomes(t *testing.T) {
 		"none":             {nil, 57 * time.Minute, 63 * time.Minute, serve.Idle, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live(t, list(repo("a", site, time.Hour)), func(r *fixture) { r.up(site).err = c.err }, func(r *fixture) {
+			withFixture(t, list(repo("a", site, time.Hour)), func(r *fixture) { r.upstream(site).err = c.err }, func(r *fixture) {
 				v := r.view("a")
 				in := v.Next.Sub(v.Last.Started.Add(v.Last.Took))
 				if v.Phase != c.phase || v.Failures != c.failures || v.Next.IsZero() != (c.most == 0) || c.most != 0 && (in < c.least || in > c.most) {
 					r.Errorf("due in %s: %+v", in, v)
 				}
 				time.Sleep(c.most + time.Second)
-				testenv.Equal(r.TB, len(r.took()), min(1, int(c.most)))
+				testenv.Equal(r.TB, len(r.takeRuns()), min(1, int(c.most)))
 			})
 		})
 	}
@@ -355,8 +355,8 @@ func TestBadObjects(t *testing.T) {
 	bucket := &source.Bucket{Header: source.Header{APIVersion: source.Group + "/v1", Kind: "Bucket", Metadata: source.Metadata{Name: "unknown"}}}
 	bucket.Spec.Interval = source.Duration(time.Minute)
 	objects := list(bucket, repo("../../etc", site, time.Minute), repo("a", site, time.Minute), repo("a", other, time.Minute))
-	live(t, objects, func(r *fixture) {
-		r.up(other).panics = true
+	withFixture(t, objects, func(r *fixture) {
+		r.upstream(other).panics = true
 		r.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
 			if obj.Head().Kind == "Bucket" {
 				return nil, errors.New("no such kind")
@@ -377,17 +377,17 @@ func TestBadObjects(t *testing.T) {
 func TestPanics(t *testing.T) {
 	for _, at := range []string{"origin", "resolve", "open", "verify", "write", "close"} {
 		t.Run(at, func(t *testing.T) {
-			live(t, list(repo("a", site, time.Hour), repo("b", other, time.Hour)), func(r *fixture) {
+			withFixture(t, list(repo("a", site, time.Hour), repo("b", other, time.Hour)), func(r *fixture) {
 				r.Runs, r.Fetches = 1, 1
 				r.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
 					from, err := r.origin(obj, env)
 					if obj.Head().Metadata.Name == "b" {
 						return from, err
 					}
-					return panickingOrigin{from, at}.now("origin"), err
+					return panickingOrigin{from, at}.panicAt("origin"), err
 				}
 			}, func(r *fixture) {
-				got := describe(r.first)
+				got := describe(r.firstRuns)
 				v := r.view("a")
 				var panicked *source.PanicError
 				if got != "a start failed, b start stored" || !errors.As(v.Last.Err, &panicked) || v.Failures != 1 || v.Next.IsZero() || v.Phase != serve.Idle {
@@ -407,7 +407,7 @@ type panickingOrigin struct {
 	at string
 }
 
-func (f panickingOrigin) now(at string) panickingOrigin {
+func (f panickingOrigin) panicAt(at string) panickingOrigin {
 	if f.at == at {
 		panic("a \x1b[31mdefect")
 	}
@@ -415,31 +415,31 @@ func (f panickingOrigin) now(at string) panickingOrigin {
 }
 
 func (f panickingOrigin) Resolve(ctx context.Context, s source.State) (source.Revision, source.State, error) {
-	return f.now("resolve").Origin.Resolve(ctx, s)
+	return f.panicAt("resolve").Origin.Resolve(ctx, s)
 }
 
 func (f panickingOrigin) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
-	c, err := f.now("open").Origin.Open(ctx, rev)
-	return fragileContent{c, f}, err
+	c, err := f.panicAt("open").Origin.Open(ctx, rev)
+	return panickingContent{c, f}, err
 }
 
-type fragileContent struct {
+type panickingContent struct {
 	source.Content
 	f panickingOrigin
 }
 
-func (c fragileContent) Verify(ctx context.Context) (source.Verification, error) {
-	c.f.now("verify")
+func (c panickingContent) Verify(ctx context.Context) (source.Verification, error) {
+	c.f.panicAt("verify")
 	return c.Content.Verify(ctx)
 }
 
-func (c fragileContent) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
-	c.f.now("write")
+func (c panickingContent) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
+	c.f.panicAt("write")
 	return c.Content.WriteTo(ctx, w)
 }
 
-func (c fragileContent) Close() error {
-	c.f.now("close")
+func (c panickingContent) Close() error {
+	c.f.panicAt("close")
 	return c.Content.Close()
 }
 
@@ -449,7 +449,7 @@ func TestFreshness(t *testing.T) {
 	var last atomic.Pointer[time.Time]
 	since := func() time.Time { return *last.Load() }
 	var began time.Time
-	live(t, list(repo("a", site, time.Hour)), func(r *fixture) {
+	withFixture(t, list(repo("a", site, time.Hour)), func(r *fixture) {
 		began = time.Now()
 		r.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
 			last.Store(&env.Since)
@@ -465,18 +465,18 @@ func TestFreshness(t *testing.T) {
 		if old := v.Last.Due.Sub(since()); v.Last.Trigger != serve.Tick || old < time.Minute || old > 5*time.Minute {
 			r.Errorf("%s: %s old", v.Last.Trigger, old)
 		}
-		r.up(site).set(func(u *upstream) { u.hang = 10 * time.Second })
-		r.Request(named("a"), serve.Request)
+		r.upstream(site).set(func(u *upstream) { u.resolveDelay = 10 * time.Second })
+		r.Request(repoRef("a"), serve.Request)
 		time.Sleep(5 * time.Second)
 		asked := time.Now() // while a run is under way
-		r.Request(named("a"), serve.Hook)
+		r.Request(repoRef("a"), serve.Hook)
 		time.Sleep(6 * time.Second)
 		if !since().Equal(asked) {
 			r.Errorf("answers from %s after it was asked for", since().Sub(asked))
 		}
-		r.up(site).set(func(u *upstream) { u.hang, u.err = 0, errRefused })
-		run, _ := r.Request(named("a"), serve.Request)
-		v, err := r.Wait(r.Context(), named("a"), run)
+		r.upstream(site).set(func(u *upstream) { u.resolveDelay, u.err = 0, errRefused })
+		run, _ := r.Request(repoRef("a"), serve.Request)
+		v, err := r.Wait(r.Context(), repoRef("a"), run)
 		r.must(err)
 		ended := v.Last.Started.Add(v.Last.Took)
 		time.Sleep(time.Second) // the first retry
@@ -489,17 +489,17 @@ func TestFreshness(t *testing.T) {
 // A failure that every retry repeats is reported once in a while, with the number of repetitions; a different failure and
 // the recovery are reported at once.
 func TestRepeatedEvents(t *testing.T) {
-	live(t, list(repo("a", site, time.Hour), repo("b", other, time.Hour)), func(r *fixture) {
+	withFixture(t, list(repo("a", site, time.Hour), repo("b", other, time.Hour)), func(r *fixture) {
 		r.Jitter, r.MinRetry, r.MaxRetry = -1, 20*time.Second, 20*time.Second
-		r.up(site).err, r.up(other).err = errRefused, errRefused
+		r.upstream(site).err, r.upstream(other).err = errRefused, errRefused
 	}, func(r *fixture) {
 		told := func(wait time.Duration, err error, want string) {
 			r.Helper()
-			r.up(site).fail(err)
+			r.upstream(site).fail(err)
 			time.Sleep(wait)
 			settle()
 			var all []string
-			for _, e := range r.heard() {
+			for _, e := range r.emittedEvents() {
 				if e.InvolvedObject.Name == "a" && e.Severity != "trace" {
 					all = append(all, fmt.Sprint(e.Severity, e.Metadata[serve.RepeatedKey]))
 				}
@@ -514,67 +514,67 @@ func TestRepeatedEvents(t *testing.T) {
 }
 
 // Objects run after the objects that they need, and when these have changed.
-func TestNeeds(t *testing.T) {
+func TestDependencies(t *testing.T) {
 	app, mid, base := repo("app", "https://two.example/app", time.Hour, "mid"), repo("mid", "https://two.example/mid", time.Hour, "base"), repo("base", site, time.Hour)
-	live(t, list(app, mid, base), func(r *fixture) { r.up(site).hang = time.Second }, func(r *fixture) {
+	withFixture(t, list(app, mid, base), func(r *fixture) { r.upstream(site).resolveDelay = time.Second }, func(r *fixture) {
 		for name, want := range map[string]string{"app": "[GitRepository/default/mid]", "mid": "[GitRepository/default/base]"} {
 			if v := r.view(name); v.Phase != serve.Blocked || fmt.Sprint(v.Blockers) != want {
 				r.Errorf("%s: %+v", name, v)
 			}
 		}
 		time.Sleep(2 * time.Second)
-		r.ran("base start stored, mid start stored, app start stored")
-		r.up(site).push() // a changed input reaches its dependents at once
-		r.Request(named("base"), serve.Hook)
+		r.wantRuns("base start stored, mid start stored, app start stored")
+		r.upstream(site).push() // a changed input reaches its dependents at once
+		r.Request(repoRef("base"), serve.Hook)
 		time.Sleep(2 * time.Second)
-		r.ran("base hook stored, mid input stored, app input stored")
-		r.Request(named("base"), serve.Request) // a run that finds nothing new does not
+		r.wantRuns("base hook stored, mid input stored, app input stored")
+		r.Request(repoRef("base"), serve.Request) // a run that finds nothing new does not
 		time.Sleep(2 * time.Second)
-		r.ran("base request unchanged")
-		r.Request(named("base"), serve.Request) // a run waits for the later one of two runs of its input
+		r.wantRuns("base request unchanged")
+		r.Request(repoRef("base"), serve.Request) // a run waits for the later one of two runs of its input
 		time.Sleep(time.Millisecond)
-		r.Request(named("base"), serve.Request)
-		r.Request(named("mid"), serve.Request)
+		r.Request(repoRef("base"), serve.Request)
+		r.Request(repoRef("mid"), serve.Request)
 		time.Sleep(5 * time.Second)
-		r.ran("base request unchanged, base request unchanged, mid request unchanged")
-		next, _ := r.Request(named("base"), serve.Request)
+		r.wantRuns("base request unchanged, base request unchanged, mid request unchanged")
+		next, _ := r.Request(repoRef("base"), serve.Request)
 		time.Sleep(time.Millisecond)
-		r.Request(named("mid"), serve.Request)
+		r.Request(repoRef("mid"), serve.Request)
 		for range 10 { // an input that is requested without pause does not block its dependents
-			r.Request(named("base"), serve.Request)
-			_, err := r.Wait(r.Context(), named("base"), next)
+			r.Request(repoRef("base"), serve.Request)
+			_, err := r.Wait(r.Context(), repoRef("base"), next)
 			r.must(err)
 			next++
 		}
-		testenv.Equal(r.TB, strings.Count(describe(r.took()), "mid"), 1, "ran")
+		testenv.Equal(r.TB, strings.Count(describe(r.takeRuns()), "mid"), 1, "ran")
 		time.Sleep(2 * time.Second)
-		r.took()
+		r.takeRuns()
 		r.put(mid, app) // an object whose input was removed keeps its artifact
-		r.ran("mid input waiting, app input unchanged")
+		r.wantRuns("mid input waiting, app input unchanged")
 		if r.view("mid").Object.Artifact() == nil {
 			r.Errorf("%+v", r.view("mid"))
 		}
 		r.restart(nil) // objects with inputs run at once
-		r.ran("mid start waiting, app input unchanged")
+		r.wantRuns("mid start waiting, app input unchanged")
 	})
-	live(t, list(repo("app", other, time.Hour, "base")), func(r *fixture) { r.up(site).err = errRefused }, func(r *fixture) {
+	withFixture(t, list(repo("app", other, time.Hour, "base")), func(r *fixture) { r.upstream(site).err = errRefused }, func(r *fixture) {
 		r.put(repo("app", other, time.Hour, "base"), base) // the missing input appears, and fails
-		r.took()
+		r.takeRuns()
 		if v := r.view("app"); v.Last.Result.Outcome != source.Waiting || !strings.Contains(v.Last.Err.Error(), "base") {
 			r.Errorf("%+v", v)
 		}
 		time.Sleep(10 * time.Second)
-		r.took()
-		r.up(site).fail(nil)
-		r.Request(named("base"), serve.Request)
-		r.ran("base request stored, app input stored")
+		r.takeRuns()
+		r.upstream(site).fail(nil)
+		r.Request(repoRef("base"), serve.Request)
+		r.wantRuns("base request stored, app input stored")
 	})
 }
 
 // Errors name circles of objects that need each other, and circles do not hold up other objects.
 func TestCircle(t *testing.T) {
 	a, b := repo("a", site, time.Hour, "b"), repo("b", site, time.Hour, "a")
-	live(t, list(a, b, repo("self", site, time.Hour, "self"), repo("c", site, time.Hour)), nil, func(r *fixture) {
+	withFixture(t, list(a, b, repo("self", site, time.Hour, "self"), repo("c", site, time.Hour)), nil, func(r *fixture) {
 		for name, way := range map[string]string{
 			"a":    "GitRepository/default/a → GitRepository/default/b → GitRepository/default/a",
 			"b":    "GitRepository/default/b → GitRepository/default/a → GitRepository/default/b",
@@ -586,7 +586,7 @@ func TestCircle(t *testing.T) {
 			}
 		}
 		r.put(repo("a", site, time.Hour), b) // one of them is corrected: both run
-		r.ran("a spec stored, b input stored")
+		r.wantRuns("a spec stored, b input stored")
 	})
 }
 
@@ -600,18 +600,18 @@ func TestChain(t *testing.T) {
 		}
 		objects = append(objects, repo(name, "https://two.example/"+name, 1000*time.Hour, before...))
 	}
-	live(t, objects, func(r *fixture) {
-		r.Statuses = new(memory)
+	withFixture(t, objects, func(r *fixture) {
+		r.Statuses = new(memoryStatuses)
 		for i := range n {
-			r.up(fmt.Sprint("https://two.example/r", i)).rev = "" // nothing is stored
+			r.upstream(fmt.Sprint("https://two.example/r", i)).rev = "" // nothing is stored
 		}
 	}, func(r *fixture) {
-		for i, run := range r.first {
+		for i, run := range r.firstRuns {
 			if run.Object.Name != fmt.Sprint("r", i) || run.Result.Outcome != source.Unchanged {
 				r.Fatalf("run %d: %+v", i, run)
 			}
 		}
-		testenv.Equal(r.TB, len(r.first), n)
+		testenv.Equal(r.TB, len(r.firstRuns), n)
 	})
 }
 
@@ -624,10 +624,10 @@ func TestExternalArtifact(t *testing.T) {
 	}
 	app := repo("app", site, time.Hour)
 	app.Spec.Include = []source.GitRepositoryInclude{{Repository: source.IncludeReference{Kind: "ExternalArtifact", Name: "out"}}}
-	live(t, list(app, external("1")), nil, func(r *fixture) {
-		testenv.Equal(r.TB, describe(r.first), "app start stored", "ran")
+	withFixture(t, list(app, external("1")), nil, func(r *fixture) {
+		testenv.Equal(r.TB, describe(r.firstRuns), "app start stored", "ran")
 		r.put(app, external("2"))
-		r.ran("app input stored")
+		r.wantRuns("app input stored")
 		ref := source.Reference{Kind: "ExternalArtifact", Namespace: "default", Name: "out"}
 		if n, err := r.Request(ref, serve.Request); n != 0 || err != nil {
 			r.Errorf("run %d, %v", n, err)
@@ -641,16 +641,16 @@ func TestExternalArtifact(t *testing.T) {
 // The longest and the shortest interval, and an endless retention, cause no overflow.
 func TestExtremes(t *testing.T) {
 	objects := list(repo("longest", "https://one.example/longest", math.MaxInt64), repo("never", "https://one.example/never", 0), repo("short", "https://one.example/short", 100*time.Millisecond), repo("gone", site, time.Hour))
-	live(t, objects, func(r *fixture) { r.Retention = math.MaxInt64 }, func(r *fixture) {
+	withFixture(t, objects, func(r *fixture) { r.Retention = math.MaxInt64 }, func(r *fixture) {
 		r.put(objects[:2]...)
 		time.Sleep(24 * time.Hour)
-		if r.is(serve.Removed, "gone"); r.Store.Check(*r.view("gone").Object.Artifact()) != nil {
+		if r.wantPhase(serve.Removed, "gone"); r.Store.Check(*r.view("gone").Object.Artifact()) != nil {
 			r.Error("its artifact is not there")
 		}
 		r.restart(func() { r.feed.now.Objects = objects[:3] })
 		time.Sleep(10 * time.Second)
 		runs := map[string]int{}
-		for _, run := range r.took() {
+		for _, run := range r.takeRuns() {
 			runs[run.Object.Name]++
 		}
 		if runs["longest"] != 0 || runs["never"] != 0 || runs["short"] < 80 || runs["short"] > 120 {
@@ -663,42 +663,42 @@ func TestExtremes(t *testing.T) {
 }
 
 func TestSuspend(t *testing.T) {
-	live(t, list(repo("a", site, time.Minute)), func(r *fixture) { r.up(site).hang = time.Second }, func(r *fixture) {
-		r.must(r.Suspend(named("a"), source.Suspension{By: "alice", Reason: "freeze"}))
-		r.is(serve.Running, "a") // the run under way ends first
+	withFixture(t, list(repo("a", site, time.Minute)), func(r *fixture) { r.upstream(site).resolveDelay = time.Second }, func(r *fixture) {
+		r.must(r.Suspend(repoRef("a"), source.Suspension{By: "alice", Reason: "freeze"}))
+		r.wantPhase(serve.Running, "a") // the run under way ends first
 		time.Sleep(time.Hour)
-		r.ran("a start stored")
+		r.wantRuns("a start stored")
 		if v := r.view("a"); v.Phase != serve.Suspended || v.Suspension.By != "alice" || v.Object.Artifact() == nil || !v.Next.IsZero() {
 			r.Errorf("%+v", v)
 		}
-		if _, err := r.Request(named("a"), serve.Request); !errors.Is(err, serve.ErrSuspended) {
+		if _, err := r.Request(repoRef("a"), serve.Request); !errors.Is(err, serve.ErrSuspended) {
 			r.Errorf("request: %v", err)
 		}
-		r.must(r.Suspend(named("a"), source.Suspension{By: "bob"}))
+		r.must(r.Suspend(repoRef("a"), source.Suspension{By: "bob"}))
 		if by := r.view("a").Suspension.By; by != "bob" {
 			r.Errorf("by %s", by)
 		}
 		r.put(repo("a", "https://one.example/b", time.Minute))
-		r.ran("")
-		r.must(r.Resume(named("a")))
+		r.wantRuns("")
+		r.must(r.Resume(repoRef("a")))
 		time.Sleep(2 * time.Second)
-		r.ran("a request unchanged")
-		for _, err := range []error{r.Suspend(named("b"), source.Suspension{}), r.Resume(named("b"))} {
+		r.wantRuns("a request unchanged")
+		for _, err := range []error{r.Suspend(repoRef("b"), source.Suspension{}), r.Resume(repoRef("b"))} {
 			if !errors.Is(err, fs.ErrNotExist) {
 				r.Errorf("%v", err)
 			}
 		}
-		r.put(suspended(repo("a", "https://one.example/b", time.Minute)))
+		r.put(withSuspend(repo("a", "https://one.example/b", time.Minute)))
 		time.Sleep(time.Hour)
-		r.ran("")
+		r.wantRuns("")
 		if v := r.view("a"); v.Phase != serve.Suspended || v.Suspension != nil {
 			r.Errorf("%+v", v)
 		}
-		if err := r.Resume(named("a")); !errors.Is(err, serve.ErrSuspended) {
+		if err := r.Resume(repoRef("a")); !errors.Is(err, serve.ErrSuspended) {
 			r.Errorf("resume: %v", err)
 		}
 		r.put(repo("a", "https://one.example/b", time.Minute))
-		r.ran("a spec unchanged")
+		r.wantRuns("a spec unchanged")
 	})
 }
 
@@ -706,24 +706,24 @@ func TestSuspend(t *testing.T) {
 func TestSuspendBlocker(t *testing.T) {
 	hog, base := repo("hog", other, time.Hour), repo("base", site, time.Hour)
 	for name, suspend := range map[string]func(r *fixture){
-		"by a command": func(r *fixture) { r.must(r.Suspend(named("base"), source.Suspension{})) },
-		"by its spec":  func(r *fixture) { r.put(hog, suspended(base), repo("app", site, time.Hour, "base")) },
+		"by a command": func(r *fixture) { r.must(r.Suspend(repoRef("base"), source.Suspension{})) },
+		"by its spec":  func(r *fixture) { r.put(hog, withSuspend(base), repo("app", site, time.Hour, "base")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			live(t, list(hog), func(r *fixture) { r.Runs, r.up(other).hang = 1, 10*time.Second }, func(r *fixture) {
+			withFixture(t, list(hog), func(r *fixture) { r.Runs, r.upstream(other).resolveDelay = 1, 10*time.Second }, func(r *fixture) {
 				r.put(hog, base, repo("app", site, time.Hour, "base"))
 				waited := make(chan error, 1)
 				go func() {
-					_, err := r.Wait(context.Background(), named("base"), 1)
+					_, err := r.Wait(context.Background(), repoRef("base"), 1)
 					waited <- err
 				}()
 				synctest.Wait()
-				r.is(serve.Blocked, "app")
+				r.wantPhase(serve.Blocked, "app")
 				suspend(r)
 				if err := <-waited; !errors.Is(err, serve.ErrSuspended) {
 					r.Errorf("wait: %v", err)
 				}
-				r.is(serve.Queued, "app")
+				r.wantPhase(serve.Queued, "app")
 				time.Sleep(time.Minute)
 				testenv.Equal(r.TB, r.view("app").Last.Result.Outcome, source.Waiting)
 			})
@@ -732,20 +732,20 @@ func TestSuspendBlocker(t *testing.T) {
 }
 
 func TestWait(t *testing.T) {
-	live(t, list(repo("a", site, time.Hour)), nil, func(r *fixture) {
-		if _, err := r.Wait(r.Context(), named("b"), 1); !errors.Is(err, fs.ErrNotExist) {
+	withFixture(t, list(repo("a", site, time.Hour)), nil, func(r *fixture) {
+		if _, err := r.Wait(r.Context(), repoRef("b"), 1); !errors.Is(err, fs.ErrNotExist) {
 			r.Errorf("%v", err)
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
 		defer cancel()
-		if _, err := r.Wait(ctx, named("a"), 99); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := r.Wait(ctx, repoRef("a"), 99); !errors.Is(err, context.DeadlineExceeded) {
 			r.Errorf("%v", err)
 		}
 		for want, end := range map[error]func(){fs.ErrNotExist: func() { r.put() }, serve.ErrEnded: func() { r.restart(nil) }} {
 			r.put(repo("a", site, time.Hour))
 			ended := make(chan error, 1)
 			go func() {
-				_, err := r.Wait(context.Background(), named("a"), 99)
+				_, err := r.Wait(context.Background(), repoRef("a"), 99)
 				ended <- err
 			}()
 			synctest.Wait()
@@ -761,9 +761,9 @@ func TestWait(t *testing.T) {
 // it replaces may be deleted.
 func TestViews(t *testing.T) {
 	announced := 0
-	live(t, list(repo("c", other, time.Hour), repo("a", site, time.Hour), repo("b", other, time.Hour)), func(r *fixture) {
+	withFixture(t, list(repo("c", other, time.Hour), repo("a", site, time.Hour), repo("b", other, time.Hour)), func(r *fixture) {
 		r.Emit = func(e source.Event) {
-			v, err := r.View(named("a"))
+			v, err := r.View(repoRef("a"))
 			if err != nil || e.Reason != "NewArtifact" || e.InvolvedObject.Name != "a" {
 				return
 			}
@@ -781,9 +781,9 @@ func TestViews(t *testing.T) {
 		}
 		before := r.view("a")
 		copied := *before.Object.Common()
-		r.up(site).push()
-		r.Request(named("a"), serve.Request)
-		r.took()
+		r.upstream(site).push()
+		r.Request(repoRef("a"), serve.Request)
+		r.takeRuns()
 		after := r.view("a")
 		if before.Object.Artifact().Revision == after.Object.Artifact().Revision || copied.Artifact != before.Object.Artifact() || after.Last.Number != 2 || announced != 2 {
 			r.Errorf("%d announced, %+v became %+v", announced, before, after)
@@ -793,7 +793,7 @@ func TestViews(t *testing.T) {
 
 func TestWatch(t *testing.T) {
 	base := list(repo("a", site, time.Hour), repo("b", site, time.Hour))
-	live(t, base, func(r *fixture) { r.Retention = time.Minute }, func(r *fixture) {
+	withFixture(t, base, func(r *fixture) { r.Retention = time.Minute }, func(r *fixture) {
 		ctx, cancel := context.WithCancel(r.Context())
 		var told, slow []string
 		tell := func(to *[]string, pause time.Duration) func([]serve.View) {
@@ -819,7 +819,7 @@ func TestWatch(t *testing.T) {
 		go func() { done <- r.Watch(ctx, tell(&slow, time.Hour)) }()
 		testenv.Equal(r.TB, read(&told), []string{"a1idle", "b1idle"})
 		for range 100 {
-			r.Request(named("a"), serve.Request)
+			r.Request(repoRef("a"), serve.Request)
 			time.Sleep(time.Second)
 		}
 		if got := read(&told); len(got) != 100 || got[99] != "a101idle" {
@@ -838,23 +838,23 @@ func TestWatch(t *testing.T) {
 }
 
 // When the server ends, runs are interrupted and not recorded.
-func TestEnd(t *testing.T) {
+func TestShutdown(t *testing.T) {
 	var objects []source.Object
 	for i := range 20 {
 		objects = append(objects, repo(fmt.Sprint("r", i), fmt.Sprintf("https://h%d.example/", i), time.Hour))
 	}
-	live(t, objects, func(r *fixture) {
+	withFixture(t, objects, func(r *fixture) {
 		r.Runs, r.Fetches = 3, 2
 		for i := range 20 {
-			up := r.up(fmt.Sprintf("https://h%d.example/", i))
-			if up.hang = time.Minute - time.Second; i%2 != 0 {
-				up.hang, up.slow = 0, up.hang
+			up := r.upstream(fmt.Sprintf("https://h%d.example/", i))
+			if up.resolveDelay = time.Minute - time.Second; i%2 != 0 {
+				up.resolveDelay, up.openDelay = 0, up.resolveDelay
 			}
 		}
 	}, func(r *fixture) {
 		server := r.Server
 		r.stop()
-		r.ran("")
+		r.wantRuns("")
 		for _, v := range r.Views() {
 			if v.Phase == serve.Running || v.Last.Number != 0 || len(v.Object.Common().Conditions) != 0 {
 				r.Errorf("%+v", v)
@@ -887,7 +887,7 @@ func TestFeedEnds(t *testing.T) {
 			if err := newServer(t, r.Config).Run(ctx); !errors.Is(err, want) {
 				t.Errorf("%v, want %v", err, want)
 			}
-			if n := len(r.took()); want == nil && n < 55 || want != nil && n > 3 {
+			if n := len(r.takeRuns()); want == nil && n < 55 || want != nil && n > 3 {
 				t.Errorf("%v: %d runs", want, n)
 			}
 		})
@@ -898,7 +898,7 @@ func TestFeedEnds(t *testing.T) {
 func TestClockJumps(t *testing.T) {
 	var off atomic.Int64
 	objects := list(repo("a", site, time.Minute), repo("old", site, time.Minute))
-	live(t, objects, func(r *fixture) { r.Now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) } }, func(r *fixture) {
+	withFixture(t, objects, func(r *fixture) { r.Now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) } }, func(r *fixture) {
 		r.put(objects[0])
 		for i := range 20 {
 			off.Store(int64(i%3-1) * int64(365*24*time.Hour))
@@ -907,7 +907,7 @@ func TestClockJumps(t *testing.T) {
 				r.Errorf("due in %s", in)
 			}
 		}
-		runs := r.took()
+		runs := r.takeRuns()
 		if len(runs) < 19 || len(runs) > 22 {
 			r.Errorf("%d runs", len(runs))
 		}
@@ -916,6 +916,6 @@ func TestClockJumps(t *testing.T) {
 				r.Errorf("%+v", run)
 			}
 		}
-		r.is(serve.Removed, "old")
+		r.wantPhase(serve.Removed, "old")
 	})
 }

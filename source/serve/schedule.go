@@ -14,28 +14,28 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// rank orders triggers: a run with several causes reports the one with the highest rank.
-var rank = map[Trigger]int{Tick: 1, Retry: 2, Input: 3, Repair: 4, Secret: 5, Start: 6, Spec: 7, Hook: 8, Request: 9}
+// triggerRank orders triggers: a run with several causes reports the one with the highest rank.
+var triggerRank = map[Trigger]int{Tick: 1, Retry: 2, Input: 3, Repair: 4, Secret: 5, Start: 6, Spec: 7, Hook: 8, Request: 9}
 
 // enqueue makes e due now, or makes it run once more if a run is under way. The run uses no answers of the upstream
-// that are older than asked, unless asked is 0.
-func (s *Server) enqueue(e *entry, t Trigger, asked time.Duration) {
+// that are older than requested, unless requested is 0.
+func (s *Server) enqueue(e *entry, t Trigger, requested time.Duration) {
 	if e.removed != nil || e.suspended() || e.external() {
 		return
 	}
-	if asked != 0 {
-		e.asked = asked // the run under way has a copy of its own
+	if requested != 0 {
+		e.requested = requested // the run under way has a copy of its own
 	}
 	if t == Hook {
-		e.look = 0 // this call gets a second look of its own
+		e.secondLook = 0 // this call gets a second look of its own
 	}
 	switch now := s.clock(); {
 	case e.state == running:
-		if rank[t] > rank[e.again] {
-			e.again = t
+		if triggerRank[t] > triggerRank[e.rerun] {
+			e.rerun = t
 		}
 	case e.state == queued || e.state == blocked || e.state == planned && e.due <= now:
-		if rank[t] > rank[e.trigger] {
+		if triggerRank[t] > triggerRank[e.trigger] {
 			e.trigger = t
 		}
 	default:
@@ -62,18 +62,18 @@ func (s *Server) plan(e *entry, t Trigger, due time.Duration) {
 	}
 }
 
-// rest cancels what is planned for e, but not a run that is under way.
-func (s *Server) rest(e *entry) {
-	s.leave(e)
-	e.again, e.asked, e.look = "", 0, 0
+// cancelPlan cancels what is planned for e, but not a run that is under way.
+func (s *Server) cancelPlan(e *entry) {
+	s.dequeue(e)
+	e.rerun, e.requested, e.secondLook = "", 0, 0
 	if e.state != running {
-		e.state = resting
+		e.state = unplanned
 	}
-	s.inform(e) // objects that need it may have waited for it
+	s.notifyDependents(e) // objects that need it may have waited for it
 }
 
-// leave removes e from the queue for slots, if it is there.
-func (s *Server) leave(e *entry) {
+// dequeue removes e from the queue for slots, if it is there.
+func (s *Server) dequeue(e *entry) {
 	if e.waiter != nil {
 		s.runs.remove(e.waiter)
 		e.waiter = nil
@@ -89,28 +89,28 @@ func (s *Server) dispatch() {
 		switch {
 		case e.state != planned || e.due > s.clock(): // its plan has changed
 		case e.removed != nil:
-			e.state = resting
+			e.state = unplanned
 			removed := e.removed
-			s.work.Go(func() { s.retire(e, removed) })
+			s.work.Go(func() { s.deleteRemoved(e, removed) })
 		default:
-			s.enter(e)
+			s.queueOrBlock(e)
 		}
 	}
 	s.pending = nil
 	s.runs.grant()
 }
 
-// enter queues e, which is due, for a slot of its host, or blocks it while an input is due or under way.
-func (s *Server) enter(e *entry) {
+// queueOrBlock queues e, which is due, for a slot of its host, or blocks it while an input is due or under way.
+func (s *Server) queueOrBlock(e *entry) {
 	before := e.state
 	if e.state = queued; len(s.blockers(e)) > 0 {
 		e.state = blocked
 	}
 	if e.state != before {
-		s.changed(e)
+		s.markChanged(e)
 	}
 	if e.state == blocked || e.waiter != nil && e.waiter.host != e.host {
-		s.leave(e)
+		s.dequeue(e)
 	}
 	if e.state == queued && e.waiter == nil {
 		e.waiter = &waiter{e.host, func() { s.start(e) }}
@@ -118,12 +118,12 @@ func (s *Server) enter(e *entry) {
 	}
 }
 
-// never is later than any due time: a quarter of what a clock can count, so that
+// maxDue is later than any due time: a quarter of what a clock can count, so that
 // sums of due times do not overflow.
-const never = time.Duration(math.MaxInt64) / 4
+const maxDue = time.Duration(math.MaxInt64) / 4
 
-// later returns the time d after t, never at most.
-func later(t, d time.Duration) time.Duration { return min(t, never) + min(d, never) }
+// dueAfter returns the time d after t, maxDue at most.
+func dueAfter(t, d time.Duration) time.Duration { return min(t, maxDue) + min(d, maxDue) }
 
 // Objects with the same tickKey have the same ticks.
 type tickKey struct {
@@ -131,17 +131,17 @@ type tickKey struct {
 	interval time.Duration
 }
 
-func (e *entry) tickKey() tickKey { return tickKey{e.upstream, min(e.obj.Interval(), never)} }
+func (e *entry) tickKey() tickKey { return tickKey{e.upstream, min(e.obj.Interval(), maxDue)} }
 
-// tick returns the first tick of e after now. Ticks are counted from the first run of an object with the same key. They
+// nextTick returns the first tick of e after now. Ticks are counted from the first run of an object with the same key. They
 // are counted from a random time before now if e has not run since the server began, or if there are more objects than
 // can run at a time: otherwise all would be due together.
-func (s *Server) tick(e *entry, now time.Duration) time.Duration {
+func (s *Server) nextTick(e *entry, now time.Duration) time.Duration {
 	key := e.tickKey()
 	first, known := s.ticks[key]
 	if !known {
 		first = now
-		if e.last.Number == 0 || len(s.entries) > s.runs.all {
+		if e.last.Number == 0 || len(s.entries) > s.runs.total {
 			first -= rand.N(key.interval)
 		}
 		s.ticks[key] = first
@@ -167,11 +167,11 @@ func backOff(failures int, least, limit time.Duration, jitter float64) time.Dura
 // Hosts that hang do not hold up others: a host has at most each slots, and at most twice as many as are free, so that
 // the last slots go to hosts that have few. Hosts whose last run failed have at most half of all slots together.
 type slots struct {
-	all, each int
-	failed    map[string]bool // hosts whose last run failed
-	taken     int
-	serial    uint64 // orders queues by when they began to wait
-	queues    map[string]*queue
+	total, perHost int
+	failedHosts    map[string]bool // hosts whose last run failed
+	taken          int
+	serial         uint64 // orders queues by when they began to wait
+	queues         map[string]*queue
 }
 
 // A queue is the waiters of one host.
@@ -215,8 +215,8 @@ func (s *slots) remove(t *waiter) bool {
 // grant gives slots to waiters until no slot is free or no host with a waiter may have another.
 func (s *slots) grant() {
 	for {
-		free, failing := s.all-s.taken, 0
-		for host := range s.failed {
+		free, failing := s.total-s.taken, 0
+		for host := range s.failedHosts {
 			if l := s.queues[host]; l != nil {
 				failing += l.taken
 			}
@@ -226,8 +226,8 @@ func (s *slots) grant() {
 			switch {
 			case len(l.waiting) == 0 && l.taken == 0:
 				delete(s.queues, host)
-			case len(l.waiting) == 0 || l.taken >= min(s.each, 2*free):
-			case s.failed[host] && failing >= max(s.all/2, 1):
+			case len(l.waiting) == 0 || l.taken >= min(s.perHost, 2*free):
+			case s.failedHosts[host] && failing >= max(s.total/2, 1):
 			case best == nil || l.taken < best.taken || l.taken == best.taken && l.since < best.since:
 				best = l
 			}
@@ -245,8 +245,8 @@ func (s *slots) grant() {
 	}
 }
 
-// done returns a slot of a host.
-func (s *slots) done(host string) {
+// release returns a slot of a host.
+func (s *slots) release(host string) {
 	s.queues[host].taken--
 	s.taken--
 }
@@ -262,7 +262,7 @@ func (s *Server) admit(ctx context.Context, host string) (end func(), err error)
 	end = func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.fetches.done(host)
+		s.fetches.release(host)
 		s.fetches.grant()
 	}
 	select {
@@ -279,20 +279,20 @@ func (s *Server) admit(ctx context.Context, host string) (end func(), err error)
 	return nil, context.Cause(ctx)
 }
 
-// link sets before and after of all entries. Where entries need each other in a circle [source.Order] leaves one
+// link sets inputs and dependents of all entries. Where entries need each other in a circle [source.Order] leaves one
 // dependency out, so that none waits for ever; the run of each then finds the circle and names it (see [source.Needed]).
 func (s *Server) link() {
 	var live []*entry
 	var objects []source.Object
 	for _, e := range s.sorted {
-		if e.before, e.after = nil, nil; e.removed == nil {
+		if e.inputs, e.dependents = nil, nil; e.removed == nil {
 			live, objects = append(live, e), append(objects, e.obj)
 		}
 	}
 	for i, before := range source.Order(objects) {
 		for _, j := range before {
-			live[i].before = append(live[i].before, live[j])
-			live[j].after = append(live[j].after, live[i])
+			live[i].inputs = append(live[i].inputs, live[j])
+			live[j].dependents = append(live[j].dependents, live[i])
 		}
 	}
 }
@@ -300,7 +300,7 @@ func (s *Server) link() {
 // blockers returns the inputs that e, which is due, waits for: those that are due or under way. An input that has run
 // since e became due does not block it again: an input that is requested without pause would block e for ever.
 func (s *Server) blockers(e *entry) (refs []source.Reference) {
-	for _, b := range e.before {
+	for _, b := range e.inputs {
 		pending := b.state >= queued || b.state == planned && b.due <= s.clock()
 		if pending && (b.last.Number == 0 || b.began < e.due) {
 			refs = append(refs, b.ref)
@@ -309,11 +309,11 @@ func (s *Server) blockers(e *entry) (refs []source.Reference) {
 	return refs
 }
 
-// inputsOf returns a text that differs when an artifact, the generation or the readiness of an input of e has changed, or
+// inputVersions returns a text that differs when an artifact, the generation or the readiness of an input of e has changed, or
 // when an input was added or removed.
-func inputsOf(e *entry) string {
+func inputVersions(e *entry) string {
 	var text strings.Builder
-	for _, b := range e.before {
+	for _, b := range e.inputs {
 		fmt.Fprintln(&text, b.ref, b.obj.Head().Metadata.Generation, b.obj.Common().Condition(source.ReadyCondition).Status)
 		if a := b.obj.Artifact(); a != nil {
 			fmt.Fprintln(&text, a.Digest, a.Revision)
@@ -325,22 +325,22 @@ func inputsOf(e *entry) string {
 	return text.String()
 }
 
-// inform is called when e has changed. An entry that needs e runs if its last run saw e otherwise; one that is blocked may
+// notifyDependents is called when e has changed. An entry that needs e runs if its last run saw e otherwise; one that is blocked may
 // be queued now.
-func (s *Server) inform(e *entry) {
-	for _, a := range e.after {
-		if inputsOf(a) != a.inputs {
+func (s *Server) notifyDependents(e *entry) {
+	for _, a := range e.dependents {
+		if inputVersions(a) != a.inputVersions {
 			s.enqueue(a, Input, 0)
 		}
 		if a.state == blocked {
-			s.enter(a)
+			s.queueOrBlock(a)
 		}
 	}
 }
 
-// locate sets upstream and host of e. A chart has the upstream and host of its source. An object whose address is not a
+// setUpstream sets upstream and host of e. A chart has the upstream and host of its source. An object whose address is not a
 // URL has its own upstream, and no host.
-func (s *Server) locate(e *entry) {
+func (s *Server) setUpstream(e *entry) {
 	e.upstream, e.host = e.ref.String(), ""
 	address := ""
 	switch o := e.obj.(type) {
@@ -357,7 +357,7 @@ func (s *Server) locate(e *entry) {
 	case *source.PkgChart:
 		if ref, ok := o.Source(); ok {
 			if from := s.entries[ref]; from != nil && from.removed == nil {
-				s.locate(from)
+				s.setUpstream(from)
 				e.upstream, e.host = from.upstream, from.host
 			}
 		}

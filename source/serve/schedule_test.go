@@ -17,21 +17,21 @@ import (
 	"github.com/headgate-io/headgate/source/serve"
 )
 
-// fleet returns n objects, spread over a number of hosts and named by prefix and a number, and applies change to their
+// reposOnHosts returns n objects, spread over a number of hosts and named by prefix and a number, and applies change to their
 // upstreams. It stores statuses in memory, because files take time.
-func (r *fixture) fleet(n, hosts int, prefix string, interval time.Duration, change func(*upstream)) (objects []source.Object) {
+func (r *fixture) reposOnHosts(n, hosts int, prefix string, interval time.Duration, change func(*upstream)) (objects []source.Object) {
 	if r.Server == nil {
-		r.Statuses = new(memory)
+		r.Statuses = new(memoryStatuses)
 	}
 	for i := range n {
 		url := fmt.Sprintf("https://%s%d.example/%d", prefix, i%hosts, i)
-		r.up(url).set(change)
+		r.upstream(url).set(change)
 		objects = append(objects, repo(fmt.Sprint(prefix, i), url, interval))
 	}
 	return objects
 }
 
-func hangs(d time.Duration) func(*upstream) { return func(u *upstream) { u.hang = d } }
+func delayResolve(d time.Duration) func(*upstream) { return func(u *upstream) { u.resolveDelay = d } }
 
 func TestRunsAtATime(t *testing.T) {
 	for name, c := range map[string]struct{ hosts, want int }{
@@ -39,9 +39,9 @@ func TestRunsAtATime(t *testing.T) {
 		"many hosts": {10, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live(t, nil, func(r *fixture) {
+			withFixture(t, nil, func(r *fixture) {
 				r.Runs, r.PerHost = 8, 3
-				r.feed.now.Objects = r.fleet(40, c.hosts, "h", 1e5*time.Hour, hangs(time.Second)) // the first interval is shorter
+				r.feed.now.Objects = r.reposOnHosts(40, c.hosts, "h", 1e5*time.Hour, delayResolve(time.Second)) // the first interval is shorter
 			}, func(r *fixture) {
 				time.Sleep(400 * time.Millisecond) // a locked file is retried some milliseconds later
 				for at := 40; at > 0; at -= c.want {
@@ -58,16 +58,16 @@ func TestRunsAtATime(t *testing.T) {
 
 // Waiting for a fetch slot does not count against spec.timeout, and one host gets half of the slots.
 func TestFetches(t *testing.T) {
-	live(t, nil, func(r *fixture) {
+	withFixture(t, nil, func(r *fixture) {
 		r.Fetches = 4
-		r.feed.now.Objects = r.fleet(16, 1, "h", time.Hour, func(u *upstream) { u.slow = 50 * time.Second }) // spec.timeout is 60 s
+		r.feed.now.Objects = r.reposOnHosts(16, 1, "h", time.Hour, func(u *upstream) { u.openDelay = 50 * time.Second }) // spec.timeout is 60 s
 	}, func(r *fixture) {
 		for range 8 {
 			testenv.Equal(r.TB, r.Stats().Fetching, 2)
 			time.Sleep(50 * time.Second)
 			synctest.Wait()
 		}
-		testenv.Equal(r.TB, strings.Count(describe(r.took()), "stored"), 16, "ran")
+		testenv.Equal(r.TB, strings.Count(describe(r.takeRuns()), "stored"), 16, "ran")
 	})
 }
 
@@ -75,20 +75,20 @@ func TestFetches(t *testing.T) {
 // first requests have timed out, and even before that, in whatever order they are added.
 func TestStalledHosts(t *testing.T) {
 	for name, stall := range map[string]func(u *upstream){
-		"answers":  func(u *upstream) { u.hang = time.Hour },
-		"contents": func(u *upstream) { u.slow = time.Hour },
+		"answers":  func(u *upstream) { u.resolveDelay = time.Hour },
+		"contents": func(u *upstream) { u.openDelay = time.Hour },
 	} {
 		t.Run(name, func(t *testing.T) {
-			live(t, nil, func(r *fixture) {
+			withFixture(t, nil, func(r *fixture) {
 				r.Runs, r.PerHost, r.Fetches = 32, 16, 4
-				r.feed.now.Objects = append(r.fleet(60, 6, "bad", time.Minute, stall), r.fleet(20, 1, "good", time.Minute, hangs(0))...)
+				r.feed.now.Objects = append(r.reposOnHosts(60, 6, "bad", time.Minute, stall), r.reposOnHosts(20, 1, "good", time.Minute, delayResolve(0))...)
 			}, func(r *fixture) {
 				time.Sleep(3 * time.Minute)
-				r.took()
-				r.fleet(20, 1, "good", time.Minute, func(u *upstream) { u.rev = "main@sha1:2222222222222222222222222222222222222222" })
+				r.takeRuns()
+				r.reposOnHosts(20, 1, "good", time.Minute, func(u *upstream) { u.rev = "main@sha1:2222222222222222222222222222222222222222" })
 				time.Sleep(3 * time.Minute)
 				runs, stored := 0, 0
-				for _, run := range r.took() {
+				for _, run := range r.takeRuns() {
 					if run.Object.Name[0] != 'g' {
 						continue
 					}
@@ -109,9 +109,9 @@ func TestStalledHosts(t *testing.T) {
 	for name, later := range map[string]time.Duration{"at once": 0, "later": time.Second} {
 		t.Run(name, func(t *testing.T) {
 			var bad, good []source.Object
-			live(t, nil, func(r *fixture) {
+			withFixture(t, nil, func(r *fixture) {
 				r.Runs = 64
-				bad, good = r.fleet(80, 5, "bad", time.Minute, hangs(time.Hour)), r.fleet(25, 1, "good", time.Minute, hangs(100*time.Millisecond))
+				bad, good = r.reposOnHosts(80, 5, "bad", time.Minute, delayResolve(time.Hour)), r.reposOnHosts(25, 1, "good", time.Minute, delayResolve(100*time.Millisecond))
 				if r.feed.now.Objects = bad; later == 0 {
 					r.feed.now.Objects = slices.Concat(bad, good)
 				}
@@ -119,22 +119,22 @@ func TestStalledHosts(t *testing.T) {
 				time.Sleep(later)
 				r.put(slices.Concat(bad, good)...)
 				time.Sleep(10 * time.Second)
-				testenv.Equal(r.TB, strings.Count(describe(append(r.first, r.took()...)), "stored"), 25)
+				testenv.Equal(r.TB, strings.Count(describe(append(r.firstRuns, r.takeRuns()...)), "stored"), 25)
 			})
 		})
 	}
 }
 
 // Objects run on time even if there are many more of them than can run at a time.
-func TestCrowd(t *testing.T) {
+func TestManyObjectsOnTime(t *testing.T) {
 	const n = 400
 	var worst time.Duration
 	runs := 0
-	live(t, nil, func(r *fixture) {
-		r.Statuses, r.Emit = new(memory), nil
+	withFixture(t, nil, func(r *fixture) {
+		r.Statuses, r.Emit = new(memoryStatuses), nil
 		for i := range n {
 			url := fmt.Sprintf("https://h%d.example/%d", i%20, i%100)
-			r.up(url).rev, r.up(url).hang = "", 20*time.Millisecond // nothing is stored
+			r.upstream(url).rev, r.upstream(url).resolveDelay = "", 20*time.Millisecond // nothing is stored
 			r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("r", i), url, time.Minute))
 		}
 		r.Observe = func(run serve.Run) {
@@ -156,7 +156,7 @@ func TestCrowd(t *testing.T) {
 }
 
 // An object whose URL is corrected while it waits for a slot then waits for, and gets, a slot of the new host.
-func TestHostChangesInLine(t *testing.T) {
+func TestHostChangesWhileQueued(t *testing.T) {
 	for name, urls := range map[string][]string{
 		"once":         {"https://good.example/x"},
 		"back":         {"https://good.example/x", "https://bad.example/y"},
@@ -164,11 +164,11 @@ func TestHostChangesInLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := repo("a", "https://bad.example/a", time.Hour), repo("b", "https://bad.example/b", time.Hour)
-			live(t, list(a, b), func(r *fixture) { r.PerHost = 1 }, func(r *fixture) {
-				r.up(a.Spec.URL).set(hangs(20 * time.Second))
-				r.Request(named("a"), serve.Request)
+			withFixture(t, list(a, b), func(r *fixture) { r.PerHost = 1 }, func(r *fixture) {
+				r.upstream(a.Spec.URL).set(delayResolve(20 * time.Second))
+				r.Request(repoRef("a"), serve.Request)
 				synctest.Wait()
-				r.Request(named("b"), serve.Request)
+				r.Request(repoRef("b"), serve.Request)
 				for _, url := range urls {
 					r.put(a, repo("b", url, time.Hour))
 				}
@@ -177,30 +177,30 @@ func TestHostChangesInLine(t *testing.T) {
 				testenv.Equal(r.TB, v.Phase == serve.Idle && v.Last.Number >= 2, urls[len(urls)-1] == "https://good.example/x", "%s: %+v", v.Phase, v)
 				time.Sleep(time.Minute)
 				for range 2 { // no slot was lost or gained
-					r.Request(named("a"), serve.Request)
-					r.Request(named("b"), serve.Request)
+					r.Request(repoRef("a"), serve.Request)
+					r.Request(repoRef("b"), serve.Request)
 					time.Sleep(time.Minute)
 				}
-				r.is(serve.Idle, "a", "b")
+				r.wantPhase(serve.Idle, "a", "b")
 			})
 		})
 	}
 }
 
 // A host whose last run failed gets its turn even if another host has many requests.
-func TestDoubtfulHostHasItsTurn(t *testing.T) {
-	live(t, nil, func(r *fixture) {
+func TestFailedHostIsNotStarved(t *testing.T) {
+	withFixture(t, nil, func(r *fixture) {
 		r.Runs, r.PerHost = 2, 2
-		r.feed.now.Objects = append(r.fleet(60, 1, "r", time.Hour, hangs(0)), r.fleet(1, 1, "doubtful", time.Hour, func(u *upstream) { u.err = errRefused })...)
+		r.feed.now.Objects = append(r.reposOnHosts(60, 1, "r", time.Hour, delayResolve(0)), r.reposOnHosts(1, 1, "doubtful", time.Hour, func(u *upstream) { u.err = errRefused })...)
 	}, func(r *fixture) {
-		r.fleet(60, 1, "r", time.Hour, hangs(time.Second))
+		r.reposOnHosts(60, 1, "r", time.Hour, delayResolve(time.Second))
 		for i := range 60 {
-			r.Request(named(fmt.Sprint("r", i)), serve.Request)
+			r.Request(repoRef(fmt.Sprint("r", i)), serve.Request)
 		}
-		run, err := r.Request(named("doubtful0"), serve.Request)
+		run, err := r.Request(repoRef("doubtful0"), serve.Request)
 		r.must(err)
 		asked := time.Now()
-		if _, err := r.Wait(r.Context(), named("doubtful0"), run); err != nil || time.Since(asked) > 5*time.Second {
+		if _, err := r.Wait(r.Context(), repoRef("doubtful0"), run); err != nil || time.Since(asked) > 5*time.Second {
 			r.Errorf("%v after %s", err, time.Since(asked))
 		}
 	})
@@ -209,19 +209,19 @@ func TestDoubtfulHostHasItsTurn(t *testing.T) {
 // A host that has recovered is not held up by hosts that still hang.
 func TestHostRecovers(t *testing.T) {
 	refuses := func(u *upstream) { u.err = errRefused }
-	live(t, nil, func(r *fixture) {
+	withFixture(t, nil, func(r *fixture) {
 		r.Runs, r.PerHost = 8, 4
-		r.feed.now.Objects = append(r.fleet(4, 4, "bad", time.Hour, refuses), r.fleet(5, 1, "good", time.Hour, refuses)...)
+		r.feed.now.Objects = append(r.reposOnHosts(4, 4, "bad", time.Hour, refuses), r.reposOnHosts(5, 1, "good", time.Hour, refuses)...)
 	}, func(r *fixture) {
 		time.Sleep(time.Minute)
-		r.fleet(4, 4, "bad", time.Hour, hangs(time.Hour))
-		r.fleet(5, 1, "good", time.Hour, func(u *upstream) { u.err, u.hang = nil, time.Second })
-		r.took()
+		r.reposOnHosts(4, 4, "bad", time.Hour, delayResolve(time.Hour))
+		r.reposOnHosts(5, 1, "good", time.Hour, func(u *upstream) { u.err, u.resolveDelay = nil, time.Second })
+		r.takeRuns()
 		for _, name := range []string{"bad0", "bad1", "bad2", "good0", "bad3", "good1", "good2", "good3", "good4"} {
-			r.Request(named(name), serve.Request)
+			r.Request(repoRef(name), serve.Request)
 		}
 		time.Sleep(10 * time.Second)
-		runs := slices.DeleteFunc(r.took(), func(run serve.Run) bool { return run.Trigger != serve.Request }) // a tick may happen meanwhile
+		runs := slices.DeleteFunc(r.takeRuns(), func(run serve.Run) bool { return run.Trigger != serve.Request }) // a tick may happen meanwhile
 		testenv.Equal(r.TB, len(runs), 5, "ran %s", describe(runs))
 	})
 }
@@ -264,17 +264,17 @@ func (w *randomObjects) object(i int) *source.GitRepository {
 // origin returns an origin whose Resolve checks that no object has two runs at the same time.
 func (w *randomObjects) origin(obj source.Object, env source.Env) (source.Origin, error) {
 	from, err := w.fixture.origin(obj, env)
-	return &checkedOrigin{Origin: from, world: w, name: obj.Head().Metadata.Name}, err
+	return &checkedOrigin{Origin: from, model: w, name: obj.Head().Metadata.Name}, err
 }
 
 type checkedOrigin struct {
 	source.Origin
-	world *randomObjects
+	model *randomObjects
 	name  string
 }
 
 func (o *checkedOrigin) Resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
-	w := o.world
+	w := o.model
 	w.mu.Lock()
 	if w.running[o.name]++; w.running[o.name] > 1 {
 		w.Errorf("%s is run twice at once", o.name)
@@ -322,7 +322,7 @@ func (w *randomObjects) observe(run serve.Run) {
 // step makes one random change.
 func (w *randomObjects) step(objects []source.Object) []source.Object {
 	i := w.rand.IntN(modelObjects)
-	ref, up := named(modelName(i)), w.up(fmt.Sprintf("https://h%d.example/%d", i%4, i))
+	ref, up := repoRef(modelName(i)), w.upstream(fmt.Sprintf("https://h%d.example/%d", i%4, i))
 	switch w.rand.IntN(12) {
 	case 0, 1, 2:
 		up.set(func(u *upstream) { u.rev = fmt.Sprintf("main@sha1:%040x", w.rand.Uint64()) })
@@ -331,11 +331,13 @@ func (w *randomObjects) step(objects []source.Object) []source.Object {
 	case 4:
 		up.fail(fmt.Errorf("%w: never", source.ErrInvalid))
 	case 5, 6:
-		up.set(func(u *upstream) { u.err, u.hang, u.slow, u.panics = nil, 0, 0, false })
+		up.set(func(u *upstream) { u.err, u.resolveDelay, u.openDelay, u.panics = nil, 0, 0, false })
 	case 7:
-		up.set(func(u *upstream) { u.hang = time.Duration(w.rand.IntN(90)) * time.Second })
+		up.set(func(u *upstream) { u.resolveDelay = time.Duration(w.rand.IntN(90)) * time.Second })
 	case 8:
-		up.set(func(u *upstream) { u.slow, u.panics = time.Duration(w.rand.IntN(90))*time.Second, w.rand.IntN(4) == 0 })
+		up.set(func(u *upstream) {
+			u.openDelay, u.panics = time.Duration(w.rand.IntN(90))*time.Second, w.rand.IntN(4) == 0
+		})
 	case 9:
 		if run, err := w.Request(ref, serve.Hook); err == nil {
 			go func() {
@@ -372,8 +374,8 @@ func (w *randomObjects) step(objects []source.Object) []source.Object {
 	return objects
 }
 
-// still checks that all pending work is planned or under way.
-func (w *randomObjects) still() {
+// checkInvariants checks that all pending work is planned or under way.
+func (w *randomObjects) checkInvariants() {
 	synctest.Wait()
 	for _, v := range w.Views() {
 		name := v.Object.Head().Metadata.Name
@@ -409,7 +411,7 @@ func TestModel(t *testing.T) {
 			fixture: newFixture(t), rand: rand.New(rand.NewPCG(0, 9)),
 			running: map[string]int{}, failed: map[string]int{}, ended: map[string]time.Time{}, numbers: map[string]int64{}, last: map[string]source.Outcome{},
 		}
-		w.Runs, w.PerHost, w.Fetches, w.Statuses = 4, 2, 2, new(memory)
+		w.Runs, w.PerHost, w.Fetches, w.Statuses = 4, 2, 2, new(memoryStatuses)
 		w.Origin, w.Observe, w.Emit = w.origin, w.observe, nil
 		var objects []source.Object
 		for i := range modelObjects {
@@ -419,23 +421,23 @@ func TestModel(t *testing.T) {
 		w.start()
 		for end := time.Now().Add(days * 24 * time.Hour); time.Now().Before(end); {
 			objects = w.step(objects)
-			w.still()
+			w.checkInvariants()
 			time.Sleep(time.Duration(w.rand.ExpFloat64() * float64(5*time.Minute)))
 		}
 		objects = nil // all upstreams recover: all objects become ready
 		for i := range modelObjects {
 			url := fmt.Sprintf("https://h%d.example/%d", i%4, i)
-			w.up(url).set(func(u *upstream) { u.err, u.hang, u.slow, u.panics = nil, 0, 0, false })
+			w.upstream(url).set(func(u *upstream) { u.err, u.resolveDelay, u.openDelay, u.panics = nil, 0, 0, false })
 			objects = append(objects, repo(modelName(i), url, modelInterval))
 		}
 		w.put(objects...)
 		for i := range modelObjects {
-			w.Resume(named(modelName(i)))
+			w.Resume(repoRef(modelName(i)))
 		}
 		time.Sleep(2 * modelInterval)
-		w.still()
+		w.checkInvariants()
 		for _, v := range w.Views() {
-			if v.Object.Common().Condition(source.ReadyCondition).Status != "True" || v.Object.Artifact().Revision != w.up(v.Object.(*source.GitRepository).Spec.URL).rev {
+			if v.Object.Common().Condition(source.ReadyCondition).Status != "True" || v.Object.Artifact().Revision != w.upstream(v.Object.(*source.GitRepository).Spec.URL).rev {
 				t.Errorf("not ready in the end: %+v", v)
 			}
 		}

@@ -248,44 +248,44 @@ type Config struct {
 
 // A Server keeps sources up to date and serves them.
 type Server struct {
-	config   Config
-	log      *slog.Logger
-	handler  http.Handler
-	bodies   *httpserve.Bodies
-	metrics  metrics
-	told     *notify.Dispatcher // nil for no receivers
-	share    source.Share
-	reuse    source.Connections
-	archives source.Archives
-	seed     maphash.Seed    // for the jitter of ticks
-	began    time.Time       // start of the clock; only its monotonic part is used
-	started  time.Time       // the same by Config.Now
-	ready    chan struct{}   // closed when the feed was read and the saved statuses are restored
-	ctx      context.Context // ends with that of Run: runs and streams end
-	end      context.CancelCauseFunc
-	ran      atomic.Bool   // Run was called
-	ended    chan struct{} // closed when Run has ended
+	config     Config
+	log        *slog.Logger
+	handler    http.Handler
+	bodies     *httpserve.Bodies
+	metrics    metrics
+	notifier   *notify.Dispatcher // nil for no receivers
+	share      source.Share
+	reuse      source.Connections
+	archives   source.Archives
+	seed       maphash.Seed    // for the jitter of ticks
+	clockStart time.Time       // start of the clock; only its monotonic part is used
+	started    time.Time       // the same by Config.Now
+	ready      chan struct{}   // closed when the feed was read and the saved statuses are restored
+	ctx        context.Context // ends with that of Run: runs and streams end
+	end        context.CancelCauseFunc
+	ran        atomic.Bool   // Run was called
+	ended      chan struct{} // closed when Run has ended
 
-	setting sync.Mutex // serializes Desireds, suspensions and removals; locked before mu
+	applyMu sync.Mutex // serializes Desireds, suspensions and removals; locked before mu
 	listed  bool       // the saved statuses were listed for a Desired without defects
 
-	mu      sync.Mutex     // guards the fields below, and the entries
-	work    sync.WaitGroup // all goroutines
-	serial  uint64         // of the last Desired
-	version uint64         // of the last view that changed
-	news    chan struct{}  // closed and replaced when a view changes
-	secrets source.Secrets
-	rotated uint64 // how often Secrets may have changed
-	objects int    // of the last Desired
-	defects []error
-	foreign func(source.Reference) bool // of the last Desired
-	entries map[source.Reference]*entry
-	sorted  []*entry                  // replaced and never changed
-	pending []*entry                  // due; dispatch handles them
-	ticks   map[tickKey]time.Duration // the first tick of each key
-	failed  map[string]bool           // hosts whose last run failed
-	runs    slots
-	fetches slots
+	mu             sync.Mutex     // guards the fields below, and the entries
+	work           sync.WaitGroup // all goroutines
+	serial         uint64         // of the last Desired
+	version        uint64         // of the last view that changed
+	news           chan struct{}  // closed and replaced when a view changes
+	secrets        source.Secrets
+	secretsVersion uint64 // how often Secrets may have changed
+	objectCount    int    // of the last Desired
+	defects        []error
+	foreign        func(source.Reference) bool // of the last Desired
+	entries        map[source.Reference]*entry
+	sorted         []*entry                  // replaced and never changed
+	pending        []*entry                  // due; dispatch handles them
+	ticks          map[tickKey]time.Duration // the first tick of each key
+	failedHosts    map[string]bool           // hosts whose last run failed
+	runs           slots
+	fetches        slots
 }
 
 // New returns a server, which does nothing before [Server.Run]. The error reports invalid receivers of events.
@@ -302,14 +302,14 @@ func New(c Config) (*Server, error) {
 	c.Keepalive, c.Grace = cmp.Or(c.Keepalive, 15*time.Second), cmp.Or(c.Grace, 30*time.Second)
 	c.Env = c.Env.In(c.Store)
 	s := &Server{
-		log: c.Log, bodies: httpserve.NewBodies(64 << 10), seed: maphash.MakeSeed(), began: time.Now(), started: c.Now(),
+		log: c.Log, bodies: httpserve.NewBodies(64 << 10), seed: maphash.MakeSeed(), clockStart: time.Now(), started: c.Now(),
 		ready: make(chan struct{}), ended: make(chan struct{}), news: make(chan struct{}), secrets: source.Chain(),
-		entries: make(map[source.Reference]*entry), ticks: make(map[tickKey]time.Duration), failed: make(map[string]bool),
+		entries: make(map[source.Reference]*entry), ticks: make(map[tickKey]time.Duration), failedHosts: make(map[string]bool),
 	}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	fetches := cmp.Or(c.Fetches, 2*runtime.GOMAXPROCS(0))
-	s.runs = slots{all: cmp.Or(c.Runs, 256), each: cmp.Or(c.PerHost, 16), failed: s.failed, queues: make(map[string]*queue)}
-	s.fetches = slots{all: fetches, each: max(fetches/2, 1), failed: s.failed, queues: make(map[string]*queue)}
+	s.runs = slots{total: cmp.Or(c.Runs, 256), perHost: cmp.Or(c.PerHost, 16), failedHosts: s.failedHosts, queues: make(map[string]*queue)}
+	s.fetches = slots{total: fetches, perHost: max(fetches/2, 1), failedHosts: s.failedHosts, queues: make(map[string]*queue)}
 	if c.Artifacts == nil {
 		c.Artifacts = &artifact.Client{MaxBytes: c.Env.Limits.Bytes, Temp: c.Env.Limits.Temp}
 	}
@@ -328,15 +328,15 @@ func New(c Config) (*Server, error) {
 		return s, nil
 	}
 	if c.Notify.Secrets == nil {
-		c.Notify.Secrets = latest{s}
+		c.Notify.Secrets = latestSecrets{s}
 	}
-	c.Notify.Delivered = func(source.Event) { s.metrics.told.WithLabelValues("delivered").Inc() }
+	c.Notify.Delivered = func(source.Event) { s.metrics.deliveries.WithLabelValues("delivered").Inc() }
 	c.Notify.Report = func(err error, lost bool) {
-		s.metrics.told.WithLabelValues(map[bool]string{false: "failed", true: "lost"}[lost]).Inc()
+		s.metrics.deliveries.WithLabelValues(map[bool]string{false: "failed", true: "lost"}[lost]).Inc()
 		s.log.Warn("events", "problem", clean(err.Error()))
 	}
 	var err error
-	if s.told, err = notify.Start(c.Notify); err != nil {
+	if s.notifier, err = notify.Start(c.Notify); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -355,7 +355,7 @@ func (s *Server) Run(parent context.Context) error {
 			if s.ctx.Err() != nil {
 				return
 			}
-			if err := s.set(d); err != nil {
+			if err := s.apply(d); err != nil {
 				s.end(err)
 			}
 		})
@@ -375,10 +375,10 @@ func (s *Server) Run(parent context.Context) error {
 	s.reuse.Close()
 	s.archives.Close()
 	close(s.ended)
-	if s.told != nil {
+	if s.notifier != nil {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(parent), s.config.Grace)
 		defer cancel()
-		if err := s.told.Close(ending); err != nil {
+		if err := s.notifier.Close(ending); err != nil {
 			s.log.Warn("ending", "problem", clean(err.Error()))
 		}
 	}
@@ -389,7 +389,7 @@ func (s *Server) Run(parent context.Context) error {
 }
 
 // clock returns the time since New by the monotonic clock, which changes of the system time do not affect.
-func (s *Server) clock() time.Duration { return time.Since(s.began) }
+func (s *Server) clock() time.Duration { return time.Since(s.clockStart) }
 
 // Defects returns the current errors of the documents of the feed.
 func (s *Server) Defects() []error {

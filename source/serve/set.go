@@ -28,29 +28,29 @@ const (
 	verificationFailed = "ArtifactVerificationFailed"
 )
 
-// set applies d: it restores the saved state of new objects, and removes missing objects. It fails only for the first
+// apply applies d: it restores the saved state of new objects, and removes missing objects. It fails only for the first
 // d, if the statuses cannot be listed.
-func (s *Server) set(d Desired) error {
+func (s *Server) apply(d Desired) error {
 	if d.Secrets == nil {
 		d.Secrets = source.Chain()
 	}
-	s.setting.Lock()
+	s.applyMu.Lock()
 	fresh, err := s.restore(d)
 	if err != nil {
-		s.setting.Unlock()
+		s.applyMu.Unlock()
 		return fmt.Errorf("read what was saved: %w", err)
 	}
 	s.listed = s.listed || len(d.Defects) == 0
-	all, since := s.desire(d, fresh)
+	all, since := s.updateEntries(d, fresh)
 	s.each(maps.Keys(since), func(e *entry) { // failures are retried with the next Desired
 		err := s.config.Statuses.SetRemoved(e.ref, since[e])
-		if s.tell(e.ref, removalFailed, err); err == nil {
-			e.marked = since[e]
+		if s.emitError(e.ref, removalFailed, err); err == nil {
+			e.savedRemoval = since[e]
 		}
 	})
-	s.setting.Unlock()
+	s.applyMu.Unlock()
 	if !d.Watched {
-		s.review(d.Secrets, all, nil)
+		s.recheckSecrets(d.Secrets, all, nil)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func (s *Server) restore(d Desired) (map[source.Reference]*entry, error) {
 		ref := source.ReferenceTo(doc)
 		if e := known[ref]; (e == nil || e.foreign && !d.foreign(ref)) && fresh[ref] == nil {
 			fresh[ref] = &entry{ref: ref, foreign: d.foreign(ref), invalid: invalid}
-			fresh[ref].adopt(doc, nil)
+			fresh[ref].setDocument(doc, nil)
 		}
 	}
 	if !s.listed {
@@ -76,13 +76,13 @@ func (s *Server) restore(d Desired) (map[source.Reference]*entry, error) {
 			return nil, err
 		}
 		since, err := s.config.Statuses.Removed()
-		s.tell(source.Reference{}, readFailed, err)
+		s.emitError(source.Reference{}, readFailed, err)
 		for _, ref := range refs {
 			if known[ref] == nil && fresh[ref] == nil {
 				fresh[ref] = &entry{ref: ref}
 			}
 			if e := fresh[ref]; e != nil {
-				e.marked = since[ref]
+				e.savedRemoval = since[ref]
 			}
 		}
 	}
@@ -102,35 +102,35 @@ func (s *Server) restore(d Desired) (map[source.Reference]*entry, error) {
 // document stays nil. A status that cannot be read is not reported here: the first run of the object reports it.
 func (s *Server) restoreOne(e *entry) {
 	var err error
-	e.hold, err = s.config.Statuses.Suspension(e.ref)
-	s.tell(e.ref, readFailed, err)
-	if out, ok := e.doc.(*source.ExternalArtifact); ok && out.Composed != nil && e.hold == nil {
-		e.hold, err = s.inherited(e.ref, out.Spec.SourceRef)
-		s.tell(e.ref, readFailed, err)
+	e.suspension, err = s.config.Statuses.Suspension(e.ref)
+	s.emitError(e.ref, readFailed, err)
+	if out, ok := e.doc.(*source.ExternalArtifact); ok && out.Composed != nil && e.suspension == nil {
+		e.suspension, err = s.inheritSuspension(e.ref, out.Spec.SourceRef)
+		s.emitError(e.ref, readFailed, err)
 	}
 	if e.doc == nil {
 		obj, err := s.config.Statuses.Object(e.ref)
-		if s.tell(e.ref, readFailed, err); err != nil {
+		if s.emitError(e.ref, readFailed, err); err != nil {
 			return
 		}
 		e.doc, e.obj = obj, obj
 	} else if obj := source.Clone(e.doc); !e.external() {
 		if _, err := s.config.Statuses.Load(s.ctx, obj); err == nil {
-			e.adopt(e.doc, obj)
+			e.setDocument(e.doc, obj)
 		}
 	}
 	switch a := e.obj.Artifact(); {
 	case e.external():
-	case !settled(e.obj) || e.invalid != nil || a != nil && a.URL != s.config.Store.URL(a.Path): // the store was served elsewhere
+	case !isUpToDate(e.obj) || e.invalid != nil || a != nil && a.URL != s.config.Store.URL(a.Path): // the store was served elsewhere
 		e.trigger = Start
 	case a != nil && damaged(s.config.Store.Check(*a)):
 		e.trigger = Repair
 	}
 }
 
-// inherited returns the suspension of a generator for an object ref that it makes, and saves it for ref, if ref has
+// inheritSuspension returns the suspension of a generator for an object ref that it makes, and saves it for ref, if ref has
 // never run.
-func (s *Server) inherited(ref source.Reference, generator *source.ExternalSourceReference) (*source.Suspension, error) {
+func (s *Server) inheritSuspension(ref source.Reference, generator *source.ExternalSourceReference) (*source.Suspension, error) {
 	if _, err := s.config.Statuses.Object(ref); !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -141,9 +141,9 @@ func (s *Server) inherited(ref source.Reference, generator *source.ExternalSourc
 	return hold, err
 }
 
-// settled reports whether obj is ready, and its status matches its generation and request, so that it need
+// isUpToDate reports whether obj is ready, and its status matches its generation and request, so that it need
 // not run before its next tick.
-func settled(obj source.Object) bool {
+func isUpToDate(obj source.Object) bool {
 	status, head := obj.Common(), obj.Head()
 	return status.Condition(source.ReadyCondition).Status == "True" &&
 		status.ObservedGeneration != 0 && status.ObservedGeneration == head.Metadata.Generation &&
@@ -163,26 +163,26 @@ func (s *Server) each(entries iter.Seq[*entry], do func(*entry)) {
 	group.Wait()
 }
 
-// desire updates the entries to d; the server is ready after the first call. It returns all entries, and the removal
+// updateEntries updates the entries to d; the server is ready after the first call. It returns all entries, and the removal
 // times that differ from the saved ones: the zero time for an entry that came back.
-func (s *Server) desire(d Desired, fresh map[source.Reference]*entry) (all []*entry, since map[*entry]time.Time) {
+func (s *Server) updateEntries(d Desired, fresh map[source.Reference]*entry) (all []*entry, since map[*entry]time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.serial++
 	if !d.Watched {
-		s.rotated++
+		s.secretsVersion++
 	}
-	if s.serial == 1 || len(d.Objects) != s.objects || len(d.Defects) != len(s.defects) {
+	if s.serial == 1 || len(d.Objects) != s.objectCount || len(d.Defects) != len(s.defects) {
 		s.log.Info("documents", "objects", len(d.Objects), "defects", len(d.Defects))
 	}
-	s.secrets, s.objects, s.defects, s.foreign = d.Secrets, len(d.Objects), d.Defects, d.foreign
+	s.secrets, s.objectCount, s.defects, s.foreign = d.Secrets, len(d.Objects), d.Defects, d.foreign
 	for ref, e := range fresh {
 		s.entries[ref], e.serial = e, s.serial-1
-		s.changed(e)
+		s.markChanged(e)
 	}
 	for doc, invalid := range d.all() {
 		if e := s.entries[source.ReferenceTo(doc)]; e.serial != s.serial { // the first document of an object takes precedence
-			s.update(e, doc, invalid, d.foreign(e.ref))
+			s.updateEntry(e, doc, invalid, d.foreign(e.ref))
 		}
 	}
 	for _, e := range s.entries {
@@ -193,10 +193,10 @@ func (s *Server) desire(d Desired, fresh map[source.Reference]*entry) (all []*en
 		case len(d.Defects) == 0:
 			s.remove(e)
 		case e.serial == s.serial-1:
-			s.changed(e) // it is missing
+			s.markChanged(e) // it is missing
 		}
 	}
-	s.settle(fresh)
+	s.linkAndPlan(fresh)
 	if s.serial == 1 {
 		close(s.ready)
 		s.work.Go(s.scrub)
@@ -208,44 +208,44 @@ func (s *Server) desire(d Desired, fresh map[source.Reference]*entry) (all []*en
 		if e.removed != nil {
 			at = e.removed.at
 		}
-		if !at.Equal(e.marked) {
+		if !at.Equal(e.savedRemoval) {
 			since[e] = at
 		}
 	}
 	return s.sorted, since
 }
 
-// settle updates order, inputs and upstreams of all entries, and plans the first runs of new entries: at once, or at the
+// linkAndPlan updates order, inputs and upstreams of all entries, and plans the first runs of new entries: at once, or at the
 // next tick if the saved status is good.
-func (s *Server) settle(fresh map[source.Reference]*entry) {
-	s.sorted = slices.SortedFunc(maps.Values(s.entries), compare)
+func (s *Server) linkAndPlan(fresh map[source.Reference]*entry) {
+	s.sorted = slices.SortedFunc(maps.Values(s.entries), compareEntries)
 	s.link()
 	for _, e := range s.sorted {
 		if e.removed != nil {
 			continue
 		}
-		s.locate(e)
+		s.setUpstream(e)
 		switch {
 		case fresh[e.ref] != e:
-			if inputsOf(e) != e.inputs {
+			if inputVersions(e) != e.inputVersions {
 				s.enqueue(e, Input, 0)
 			}
 		case e.external() || e.suspended():
 		case e.trigger != "":
 			s.enqueue(e, e.trigger, s.clock())
-		case len(e.before) > 0: // an input may have stored an artifact just before the previous process ended
+		case len(e.inputs) > 0: // an input may have stored an artifact just before the previous process ended
 			s.enqueue(e, Input, s.clock())
 		case e.obj.Interval() > 0:
-			s.plan(e, Tick, s.tick(e, s.clock()))
+			s.plan(e, Tick, s.nextTick(e, s.clock()))
 		}
 		if e.state == queued || e.state == blocked {
-			s.enter(e)
+			s.queueOrBlock(e)
 		}
 	}
 }
 
-// update gives an entry the current document of the feed, and enqueues it if that requires a run.
-func (s *Server) update(e *entry, doc source.Object, invalid error, foreign bool) {
+// updateEntry gives an entry the current document of the feed, and enqueues it if that requires a run.
+func (s *Server) updateEntry(e *entry, doc source.Object, invalid error, foreign bool) {
 	missing, removed := e.serial != s.serial-1, e.removed != nil
 	e.serial = s.serial
 	if e.doc == doc && !removed && !missing && e.foreign == foreign {
@@ -253,14 +253,14 @@ func (s *Server) update(e *entry, doc source.Object, invalid error, foreign bool
 	}
 	before, mended := e.obj, fmt.Sprint(invalid) != fmt.Sprint(e.invalid)
 	e.foreign, e.invalid, e.removed = foreign, invalid, nil
-	e.adopt(doc, before)
-	s.changed(e)
+	e.setDocument(doc, before)
+	s.markChanged(e)
 	switch now, generation := s.clock(), doc.Head().Metadata.Generation; {
 	case e.external():
-		s.rest(e)
+		s.cancelPlan(e)
 		s.interrupt(e, "another program keeps the object up to date now")
 	case e.suspended():
-		s.rest(e)
+		s.cancelPlan(e)
 	case removed:
 		s.enqueue(e, Start, now)
 	case mended || doc.Plan().Suspend != before.Plan().Suspend || generation != 0 && generation != before.Head().Metadata.Generation || string(source.CanonicalSpec(doc)) != string(source.CanonicalSpec(before)):
@@ -280,51 +280,51 @@ func (s *Server) interrupt(e *entry, why string) {
 // remove marks an object that is no longer in the feed as removed and interrupts its run. Its artifacts are deleted
 // after the retention, which continues over restarts.
 func (s *Server) remove(e *entry) {
-	since, now := e.marked, s.config.Now()
+	since, now := e.savedRemoval, s.config.Now()
 	if since.IsZero() {
 		since = now
 	}
 	left := min(max(s.config.Retention-now.Sub(since), 0), s.config.Retention)
-	e.removed, e.lookups = &removal{at: since, due: later(s.clock(), left)}, nil
-	if s.rest(e); e.state != running {
+	e.removed, e.lookups = &removal{at: since, due: dueAfter(s.clock(), left)}, nil
+	if s.cancelPlan(e); e.state != running {
 		s.plan(e, "", e.removed.due)
 	}
 	s.interrupt(e, "the object was removed")
-	s.changed(e)
+	s.markChanged(e)
 }
 
-// retire deletes a removed object whose retention is over. After an error it retries in a minute.
-func (s *Server) retire(e *entry, removed *removal) {
-	err := s.erase(e, removed)
+// deleteRemoved deletes a removed object whose retention is over. After an error it retries in a minute.
+func (s *Server) deleteRemoved(e *entry, removed *removal) {
+	err := s.deleteObject(e, removed)
 	s.mu.Lock()
 	if err != nil && e.removed == removed {
 		s.plan(e, "", s.clock()+time.Minute)
 	}
 	s.mu.Unlock()
 	if err == nil {
-		err = s.config.Store.Tidy(directory(e.ref))
+		err = s.config.Store.Tidy(storeDir(e.ref))
 	}
 	if s.ctx.Err() == nil {
-		s.tell(e.ref, removalFailed, err)
+		s.emitError(e.ref, removalFailed, err)
 	}
 }
 
-// erase deletes artifacts, status, state and suspension of a removed object, and then the object itself,
+// deleteObject deletes artifacts, status, state and suspension of a removed object, and then the object itself,
 // unless it has come back. It locks out Desireds and suspensions, so that an object comes back with all its
 // state or with none. It deletes the status first, so that no status names an artifact that does not exist.
-func (s *Server) erase(e *entry, removed *removal) (err error) {
-	dir := directory(e.ref)
+func (s *Server) deleteObject(e *entry, removed *removal) (err error) {
+	dir := storeDir(e.ref)
 	unlock, err := s.config.Store.Lock(s.ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	s.setting.Lock() // so that no other goroutine writes e.removed, e.hold and e.obj
-	defer s.setting.Unlock()
+	s.applyMu.Lock() // so that no other goroutine writes e.removed, e.hold and e.obj
+	defer s.applyMu.Unlock()
 	if e.removed != removed {
 		return nil
 	}
-	hold := e.hold
+	hold := e.suspension
 	if err = s.config.Statuses.Remove(e.ref); err == nil {
 		err = s.config.Store.Remove(dir)
 	}
@@ -338,26 +338,26 @@ func (s *Server) erase(e *entry, removed *removal) (err error) {
 		delete(s.ticks, e.tickKey()) // other objects with this key start new ticks
 		s.sorted = slices.DeleteFunc(slices.Clone(s.sorted), func(other *entry) bool { return other == e })
 	} else {
-		e.hold = hold
-		e.adopt(e.doc, nil)
+		e.suspension = hold
+		e.setDocument(e.doc, nil)
 	}
-	s.changed(e)
+	s.markChanged(e)
 	return err
 }
 
-// directory returns the directory of an object in the store.
-func directory(ref source.Reference) string {
+// storeDir returns the directory of an object in the store.
+func storeDir(ref source.Reference) string {
 	return strings.ToLower(ref.Kind) + "/" + ref.Namespace + "/" + ref.Name
 }
 
-// scrubEvery is the time between two rounds of the scrub.
-const scrubEvery = 24 * time.Hour
+// scrubInterval is the time between two rounds of the scrub.
+const scrubInterval = 24 * time.Hour
 
 // scrub tidies the store and verifies its artifacts, at once and then every day, until the server ends.
 func (s *Server) scrub() {
-	for wait := time.Duration(0); retry.Sleep(s.ctx, wait) == nil; wait = scrubEvery {
+	for wait := time.Duration(0); retry.Sleep(s.ctx, wait) == nil; wait = scrubInterval {
 		if err := s.tidy(); s.ctx.Err() == nil {
-			s.tell(source.Reference{}, removalFailed, err)
+			s.emitError(source.Reference{}, removalFailed, err)
 		}
 		if s.config.Scrub < 0 {
 			continue
@@ -393,7 +393,7 @@ func (s *Server) verify(ref source.Reference, a artifact.Artifact) {
 	s.dispatch()
 	s.mu.Unlock()
 	if !missing {
-		s.tell(ref, verificationFailed, err)
+		s.emitError(ref, verificationFailed, err)
 	}
 }
 
@@ -426,21 +426,21 @@ func (s *Server) tidy() error {
 	return err
 }
 
-// latest looks up Secrets in the newest Desired.
-type latest struct{ *Server }
+// latestSecrets looks up Secrets in the newest Desired.
+type latestSecrets struct{ *Server }
 
-func (l latest) now() source.Secrets {
+func (l latestSecrets) current() source.Secrets {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.secrets
 }
 
 // Secret implements [source.Secrets].
-func (l latest) Secret(ctx context.Context, namespace, name string) (source.Secret, error) {
-	return l.now().Secret(ctx, namespace, name)
+func (l latestSecrets) Secret(ctx context.Context, namespace, name string) (source.Secret, error) {
+	return l.current().Secret(ctx, namespace, name)
 }
 
 // PullSecrets implements [source.Secrets].
-func (l latest) PullSecrets(ctx context.Context, namespace, account string) ([]source.Secret, error) {
-	return l.now().PullSecrets(ctx, namespace, account)
+func (l latestSecrets) PullSecrets(ctx context.Context, namespace, account string) ([]source.Secret, error) {
+	return l.current().PullSecrets(ctx, namespace, account)
 }

@@ -36,11 +36,11 @@ func Body(t *testing.T, r *http.Response) string {
 // break, and no conversion of text to markup. It returns the content of the files by name.
 func Run(t *testing.T, handler http.Handler) map[string]string {
 	t.Helper()
-	t.Run("answers", func(t *testing.T) { answers(t, handler) })
-	t.Run("redirect", func(t *testing.T) { redirect(t, handler) })
-	t.Run("caching", func(t *testing.T) { caching(t, handler) })
+	t.Run("answers", func(t *testing.T) { checkAnswers(t, handler) })
+	t.Run("redirect", func(t *testing.T) { checkRedirect(t, handler) })
+	t.Run("caching", func(t *testing.T) { checkCaching(t, handler) })
 	files := collect(t, handler)
-	t.Run("files", func(t *testing.T) { innocent(t, files) })
+	t.Run("files", func(t *testing.T) { checkContent(t, files) })
 	return files
 }
 
@@ -52,7 +52,7 @@ func Size(files map[string]string) (bytes int) {
 	return bytes
 }
 
-func answers(t *testing.T, handler http.Handler) {
+func checkAnswers(t *testing.T, handler http.Handler) {
 	for _, c := range []struct {
 		method, path string
 		status       int
@@ -92,13 +92,13 @@ func answers(t *testing.T, handler http.Handler) {
 			if c.method == "HEAD" && Body(t, r) != "" {
 				t.Error("an answer to HEAD has a body")
 			}
-			protected(t, r.Header)
+			checkHeaders(t, r.Header)
 		})
 	}
 }
 
-// protected checks the headers of an answer.
-func protected(t *testing.T, header http.Header) {
+// checkHeaders checks the headers of an answer.
+func checkHeaders(t *testing.T, header http.Header) {
 	t.Helper()
 	for name, want := range map[string]string{
 		"X-Content-Type-Options":       "nosniff",
@@ -125,14 +125,14 @@ func protected(t *testing.T, header http.Header) {
 	}
 }
 
-// redirect checks that a redirect keeps a path prefix that was removed from the request before the handler saw it.
-func redirect(t *testing.T, handler http.Handler) {
+// checkRedirect checks that a redirect keeps a path prefix that was removed from the request before the handler saw it.
+func checkRedirect(t *testing.T, handler http.Handler) {
 	if got := Serve(handler, "GET", "/ui").Header.Get("Location"); got != "ui/" {
 		t.Errorf("Location %q", got)
 	}
 }
 
-func caching(t *testing.T, handler http.Handler) {
+func checkCaching(t *testing.T, handler http.Handler) {
 	first := Serve(handler, "GET", "/ui/app.js")
 	tag := first.Header.Get("ETag")
 	if !regexp.MustCompile(`^"[\w-]{16}"$`).MatchString(tag) || first.Header.Get("Cache-Control") != "no-cache" {
@@ -168,7 +168,7 @@ func collect(t *testing.T, handler http.Handler) map[string]string {
 	return files
 }
 
-func innocent(t *testing.T, files map[string]string) {
+func checkContent(t *testing.T, files map[string]string) {
 	forbidden := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|createContextualFragment|` +
 		`<script>|<style|\sstyle=|\son[a-z]+="|https?://|@import|\burl\(|(?:src|href)="/`)
 	for name, text := range files {

@@ -115,7 +115,7 @@ func (c *Client) Output(ctx context.Context, id string, follow bool, w io.Writer
 		defer resp.Body.Close()
 		_, err = io.Copy(w, resp.Body)
 	}
-	return c.server().Failed("read the output of run "+id, err)
+	return c.server().WrapError("read the output of run "+id, err)
 }
 
 // gatePath is the path of a gate, or of an action on it.
@@ -161,10 +161,10 @@ func (c *Client) Watch(ctx context.Context, f Filter, each func(Notice) error) e
 		}
 		return own
 	}
-	err := c.server().Follow(ctx, call.Following{
+	err := c.server().Follow(ctx, call.FollowConfig{
 		Operation: "watch", Lost: c.Lost,
 		Request: func(bool) call.Request { return call.Request{Path: "watch"} },
-		Begun: func() error {
+		Connected: func() error {
 			gates, err := c.Gates(ctx, f)
 			for i := 0; i < len(gates) && err == nil; i++ {
 				err = tell(Notice{Gate: &gates[i]})

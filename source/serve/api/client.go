@@ -42,16 +42,16 @@ func (c *Client) server() call.Server {
 	}
 }
 
-// at returns an operation with the address of the server, for errors.
-func (c *Client) at(operation string) string {
+// withAddress returns an operation with the address of the server, for errors.
+func (c *Client) withAddress(operation string) string {
 	if c.Socket != "" {
 		return operation + " at the server at " + c.Socket
 	}
 	return operation + " at the server " + c.Base
 }
 
-// advised adds advice to an error of the network.
-func (c *Client) advised(err error) error {
+// withAdvice adds advice to an error of the network.
+func (c *Client) withAdvice(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return fmt.Errorf("%w: no server answers there: start one with headgate serve, or name one with --server", err)
 	}
@@ -63,8 +63,8 @@ func (c *Client) advised(err error) error {
 
 // do sends a request, decodes the answer and returns its status. The error begins with operation.
 func (c *Client) do(ctx context.Context, operation string, r call.Request, answer any) (int, error) {
-	status, err := c.server().JSON(ctx, c.at(operation), r, answer)
-	return status, c.advised(err)
+	status, err := c.server().JSON(ctx, c.withAddress(operation), r, answer)
+	return status, c.withAdvice(err)
 }
 
 // Get requests a path below /api/v1/, such as stats, and decodes its JSON into answer.
@@ -255,7 +255,7 @@ func (c *Client) Watch(ctx context.Context, f Filter, each func(Notice) error) e
 // follow calls each with the data of the events of a stream, and reconnects when the stream breaks. Request returns
 // the request for each connection; again is true once there was a stream.
 func (c *Client) follow(ctx context.Context, operation string, request func(again bool) call.Request, each func(data []byte) error) error {
-	return c.advised(c.server().Follow(ctx, call.Following{Operation: c.at(operation), Request: request, Each: each, Lost: c.Lost}))
+	return c.withAdvice(c.server().Follow(ctx, call.FollowConfig{Operation: c.withAddress(operation), Request: request, Each: each, Lost: c.Lost}))
 }
 
 // advice says what to do about errors, by the status of the answer.

@@ -22,10 +22,10 @@ import (
 	"github.com/headgate-io/headgate/source/serve/api"
 )
 
-var errEnough = errors.New("enough")
+var errStop = errors.New("enough")
 
-// streams returns a server that answers each request with the next of bodies, and records the queries in asked.
-func streams(t *testing.T, asked *[]string, bodies ...string) *httptest.Server {
+// streamServer returns a server that answers each request with the next of bodies, and records the queries in asked.
+func streamServer(t *testing.T, asked *[]string, bodies ...string) *httptest.Server {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		*asked = append(*asked, r.URL.RawQuery)
 		n := len(*asked) - 1
@@ -44,14 +44,14 @@ func streams(t *testing.T, asked *[]string, bodies ...string) *httptest.Server {
 	return s
 }
 
-// TestWatchAgain checks that Watch reconnects, and reports each new, changed and deleted source once.
-func TestWatchAgain(t *testing.T) {
+// TestWatchReconnects checks that Watch reconnects, and reports each new, changed and deleted source once.
+func TestWatchReconnects(t *testing.T) {
 	one := func(name, ready string) string {
 		return fmt.Sprintf("data: {\"source\":{\"kind\":\"Bucket\",\"namespace\":\"a\",\"name\":%q,\"ready\":%q}}\n\n", name, ready)
 	}
 	const synced = "data: {\"synced\":true}\n\n"
 	var asked []string
-	s := streams(t, &asked,
+	s := streamServer(t, &asked,
 		": hello\n\n"+one("x", "True")+one("y", "True")+synced+one("x", "False"),
 		"",
 		one("x", "False")+one("z", "True")+":\n\n"+synced+"data: {\"gone\":{\"kind\":\"Bucket\",\"namespace\":\"a\",\"name\":\"z\"}}\n\n",
@@ -79,30 +79,30 @@ func TestWatchAgain(t *testing.T) {
 	}
 }
 
-// restarts is a transport to a server that refuses the second connection.
-type restarts int
+// restartTransport is a transport to a server that refuses the second connection.
+type restartTransport int
 
-func (n *restarts) RoundTrip(r *http.Request) (*http.Response, error) {
+func (n *restartTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if *n++; *n == 2 {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	}
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestFollowAgain checks that FollowEvents resumes after the last event, even if the server is down for a while, and
+// TestFollowReconnects checks that FollowEvents resumes after the last event, even if the server is down for a while, and
 // reports no event twice.
-func TestFollowAgain(t *testing.T) {
+func TestFollowReconnects(t *testing.T) {
 	event := func(id int) string { return fmt.Sprintf("id: %d\ndata: {\"id\":%d}\n\n", id, id) }
 	var asked []string
-	s := streams(t, &asked, event(3)+event(5), event(5)+event(6), event(9))
+	s := streamServer(t, &asked, event(3)+event(5), event(5)+event(6), event(9))
 	var told []int64
-	err := (&api.Client{Base: s.URL, HTTP: &http.Client{Transport: new(restarts)}}).FollowEvents(t.Context(), api.EventQuery{Limit: 10}, func(e api.Event) error {
+	err := (&api.Client{Base: s.URL, HTTP: &http.Client{Transport: new(restartTransport)}}).FollowEvents(t.Context(), api.EventQuery{Limit: 10}, func(e api.Event) error {
 		if told = append(told, e.ID); e.ID == 9 {
-			return errEnough
+			return errStop
 		}
 		return nil
 	})
-	if !errors.Is(err, errEnough) || !slices.Equal(told, []int64{3, 5, 6, 9}) {
+	if !errors.Is(err, errStop) || !slices.Equal(told, []int64{3, 5, 6, 9}) {
 		t.Errorf("told %v, %v", told, err)
 	}
 	testenv.Equal(t, asked, []string{"follow=true&limit=10", "after=5&follow=true", "after=6&follow=true"}, "asked for")

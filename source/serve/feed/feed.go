@@ -54,26 +54,26 @@ func (f *Files) Follow(ctx context.Context, set func(serve.Desired)) error {
 		return errors.New("no documents are given: name files or directories")
 	}
 	for _, name := range f.Paths {
-		if err := check(name, false); err != nil {
+		if err := checkReadable(name, false); err != nil {
 			return fmt.Errorf("documents: %w", err)
 		}
 	}
 	if f.Secrets != "" {
-		if err := check(f.Secrets, true); err != nil {
+		if err := checkReadable(f.Secrets, true); err != nil {
 			return fmt.Errorf("directory of Secrets: %w", err)
 		}
 	}
 	ticker := time.NewTicker(cmp.Or(f.Every, time.Second))
 	defer ticker.Stop()
-	w := &watch{Files: f, rules: make(map[string]*artifact.Rules)}
-	var seen, read []file // state at the last poll, and when the files were last read
-	moving := patience    // polls since something differed
+	w := &follower{Files: f, rules: make(map[string]*artifact.Rules)}
+	var seen, read []file      // state at the last poll, and when the files were last read
+	moving := maxUnstablePolls // polls since something differed
 	for {
-		files := w.look(ctx)
+		files := w.poll(ctx)
 		another := !slices.Equal(files, read)
 		switch {
 		case ctx.Err() != nil:
-		case moving == patience || another && slices.Equal(files, seen):
+		case moving == maxUnstablePolls || another && slices.Equal(files, seen):
 			read, moving = files, 0
 			if desired, another := w.read(files); another {
 				set(desired)
@@ -92,11 +92,11 @@ func (f *Files) Follow(ctx context.Context, set func(serve.Desired)) error {
 	}
 }
 
-// patience is the number of polls after which files are read even if every poll finds another state.
-const patience = 5
+// maxUnstablePolls is the number of polls after which files are read even if every poll finds another state.
+const maxUnstablePolls = 5
 
-// check returns an error if a path cannot be read.
-func check(name string, dir bool) error {
+// checkReadable returns an error if a path cannot be read.
+func checkReadable(name string, dir bool) error {
 	info, err := os.Stat(name)
 	switch {
 	case err != nil:
@@ -113,13 +113,13 @@ func check(name string, dir bool) error {
 	return f.Close()
 }
 
-// A watch is the state of [Files.Follow].
-type watch struct {
+// A follower is the state of [Files.Follow].
+type follower struct {
 	*Files
-	rules map[string]*artifact.Rules // of the directories of Paths, as last read successfully
-	known map[string]*document       // by file name, as last read
-	sum   [sha256.Size]byte          // of all documents
-	told  map[string]bool            // reported warnings and defects
+	rules    map[string]*artifact.Rules // of the directories of Paths, as last read successfully
+	known    map[string]*document       // by file name, as last read
+	sum      [sha256.Size]byte          // of all documents
+	reported map[string]bool            // reported warnings and defects
 }
 
 // A file is the state of a path at one poll.
@@ -132,8 +132,8 @@ type file struct {
 	defect  string // why it cannot be read, "" for none
 }
 
-// look polls all paths.
-func (w *watch) look(ctx context.Context) (files []file) {
+// poll polls all paths.
+func (w *follower) poll(ctx context.Context) (files []file) {
 	now, seen := time.Now(), make(map[string]bool)
 	found := func(f file, info fs.FileInfo) {
 		if seen[f.name] { // another path contains it too
@@ -146,7 +146,7 @@ func (w *watch) look(ctx context.Context) (files []file) {
 		}
 		files = append(files, f)
 	}
-	bad := func(name string, err error) { found(file{name: name, defect: plain(name, err).Error()}, nil) }
+	bad := func(name string, err error) { found(file{name: name, defect: withoutPath(name, err).Error()}, nil) }
 	for _, root := range w.Paths {
 		root = filepath.Clean(root)
 		info, err := os.Stat(root)
@@ -179,14 +179,14 @@ func (w *watch) look(ctx context.Context) (files []file) {
 		}
 	}
 	if w.Secrets != "" {
-		w.keys(w.Secrets, 0, found, bad)
+		w.findSecretKeys(w.Secrets, 0, found, bad)
 	}
 	return files
 }
 
 // tree returns a directory without the files that its .headgateignore excludes. If that cannot be read, the rules
 // that were last read apply.
-func (w *watch) tree(ctx context.Context, name string) (fs.FS, error) {
+func (w *follower) tree(ctx context.Context, name string) (fs.FS, error) {
 	dir := os.DirFS(name)
 	rules, err := artifact.Ignore{File: ".headgateignore"}.Compile(ctx, dir)
 	if err == nil {
@@ -201,9 +201,9 @@ func (w *watch) tree(ctx context.Context, name string) (fs.FS, error) {
 	return rules.View(ctx, dir), err
 }
 
-// keys finds the keys of Secrets below a directory, at most two directories deep. It follows links,
+// findSecretKeys finds the keys of Secrets below a directory, at most two directories deep. It follows links,
 // because mounted Secrets consist of links.
-func (w *watch) keys(dir string, depth int, found func(file, fs.FileInfo), bad func(string, error)) {
+func (w *follower) findSecretKeys(dir string, depth int, found func(file, fs.FileInfo), bad func(string, error)) {
 	list, err := os.ReadDir(dir)
 	if err != nil && depth == 0 {
 		bad(dir, err)
@@ -214,7 +214,7 @@ func (w *watch) keys(dir string, depth int, found func(file, fs.FileInfo), bad f
 		switch {
 		case err != nil || strings.HasPrefix(e.Name(), ".."):
 		case info.IsDir() && depth < 2:
-			w.keys(name, depth+1, found, bad)
+			w.findSecretKeys(name, depth+1, found, bad)
 		case info.Mode().IsRegular():
 			found(file{name: name, secret: true}, info)
 		}
@@ -223,20 +223,20 @@ func (w *watch) keys(dir string, depth int, found func(file, fs.FileInfo), bad f
 
 // A document is the decoded content of a file.
 type document struct {
-	sum [sha256.Size]byte
-	set *source.Set // nil if the file cannot be read or is a key of a Secret
-	bad []error     // its defects
+	sum     [sha256.Size]byte
+	set     *source.Set // nil if the file cannot be read or is a key of a Secret
+	defects []error     // its defects
 }
 
 // read reads files and reports new warnings and defects. It returns the objects of the files, with all sources of
 // Secrets, and whether anything changed since the last call.
-func (w *watch) read(files []file) (d serve.Desired, another bool) {
+func (w *follower) read(files []file) (d serve.Desired, another bool) {
 	all, known, sum := new(source.Set), make(map[string]*document, len(files)), sha256.New()
 	for _, f := range files {
 		next := w.document(f, w.known[f.name])
 		known[f.name] = next
-		d.Defects = append(d.Defects, next.bad...)
-		fmt.Fprintln(sum, f.name, next.sum, next.bad)
+		d.Defects = append(d.Defects, next.defects...)
+		fmt.Fprintln(sum, f.name, next.sum, next.defects)
 		if next.set != nil {
 			d.Defects = append(d.Defects, documents.Split(all.Add(next.set))...)
 		}
@@ -254,21 +254,21 @@ func (w *watch) read(files []file) (d serve.Desired, another bool) {
 	told := make(map[string]bool)
 	for _, err := range slices.Concat(d.Defects, all.Warnings) {
 		text := err.Error()
-		if w.Warn != nil && !w.told[text] && !told[text] {
+		if w.Warn != nil && !w.reported[text] && !told[text] {
 			w.Warn(err)
 		}
 		told[text] = true
 	}
-	w.told = told
+	w.reported = told
 	return d, w.sum != before
 }
 
 // document reads a file; before is its previous content, nil for none. If the content is the same, it returns before.
-func (w *watch) document(f file, before *document) *document {
+func (w *follower) document(f file, before *document) *document {
 	text, err := []byte(nil), errors.New(f.defect)
 	if f.defect == "" {
 		text, err = readFile(f.name)
-		err = plain(f.name, err)
+		err = withoutPath(f.name, err)
 	}
 	next := &document{sum: sha256.Sum256(text)}
 	switch {
@@ -277,22 +277,22 @@ func (w *watch) document(f file, before *document) *document {
 			next.sum = sha256.Sum256([]byte(err.Error()))
 		}
 	case err != nil:
-		next.bad = []error{&source.DocumentError{File: f.name, Err: err}}
+		next.defects = []error{&source.DocumentError{File: f.name, Err: err}}
 	case before != nil && before.set != nil && before.sum == next.sum:
 		return before
 	default:
 		next.set = new(source.Set)
-		next.bad = documents.Split(next.set.Decode(f.name, bytes.NewReader(text)))
-		if len(next.bad) > 0 && f.listed && bytes.Contains(text, []byte("{{")) {
+		next.defects = documents.Split(next.set.Decode(f.name, bytes.NewReader(text)))
+		if len(next.defects) > 0 && f.listed && bytes.Contains(text, []byte("{{")) {
 			template := errors.New("is a Helm template, which is not read: leave it out in .headgateignore")
-			next.bad, next.set.Invalid, next.set.Warnings = nil, nil, append(next.set.Warnings, &source.DocumentError{File: f.name, Err: template})
+			next.defects, next.set.Invalid, next.set.Warnings = nil, nil, append(next.set.Warnings, &source.DocumentError{File: f.name, Err: template})
 		}
 	}
 	return next
 }
 
-// plain returns an error about a file without the name of the file.
-func plain(name string, err error) error {
+// withoutPath returns an error about a file without the name of the file.
+func withoutPath(name string, err error) error {
 	if at, ok := err.(*fs.PathError); ok && at.Path == name {
 		return at.Err
 	}

@@ -47,14 +47,14 @@ type Config struct {
 type Journal struct {
 	config Config
 
-	mu     sync.Mutex
-	file   *os.File // events.jsonl
-	size   int64    // of file, in bytes
-	failed error    // why the last event could not be written, nil if it was
-	id     int64    // of the last event
-	events []api.Event
-	news   chan struct{} // closed and replaced with each event
-	closed bool
+	mu       sync.Mutex
+	file     *os.File // events.jsonl
+	size     int64    // of file, in bytes
+	writeErr error    // why the last event could not be written, nil if it was
+	id       int64    // of the last event
+	events   []api.Event
+	news     chan struct{} // closed and replaced with each event
+	closed   bool
 }
 
 // Open opens the journal in a directory. The caller closes it.
@@ -134,12 +134,12 @@ func (j *Journal) Append(event source.Event) {
 		err = j.write(append(text, '\n'))
 	}
 	switch {
-	case err != nil && j.failed == nil:
+	case err != nil && j.writeErr == nil:
 		j.config.Report(fmt.Errorf("journal: events are lost: %w", err))
-	case err == nil && j.failed != nil:
+	case err == nil && j.writeErr != nil:
 		j.config.Report(errors.New("journal: events are written again"))
 	}
-	j.failed = err
+	j.writeErr = err
 	j.add(e)
 	close(j.news)
 	j.news = make(chan struct{})
@@ -178,7 +178,7 @@ func (j *Journal) Close() error {
 	}
 	j.closed = true
 	close(j.news)
-	if err := errors.Join(j.failed, j.file.Sync(), j.file.Close()); err != nil {
+	if err := errors.Join(j.writeErr, j.file.Sync(), j.file.Close()); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	return nil

@@ -28,7 +28,7 @@ func event(name, severity, message string) source.Event {
 	}
 }
 
-func app(message string) source.Event { return event("app", "info", message) }
+func appEvent(message string) source.Event { return event("app", "info", message) }
 
 func open(t *testing.T, c journal.Config) *journal.Journal {
 	t.Helper()
@@ -52,7 +52,7 @@ func messages(list []api.Event) string {
 func TestQuery(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "journal")
 	j := open(t, journal.Config{Dir: dir})
-	for i, e := range []source.Event{app("a"), event("app", "trace", "not kept"), event("app", "loud", "not known"), event("app", "error", "c"), event("web", "info", "d"), event("app", "error", "e")} {
+	for i, e := range []source.Event{appEvent("a"), event("app", "trace", "not kept"), event("app", "loud", "not known"), event("app", "error", "c"), event("web", "info", "d"), event("app", "error", "e")} {
 		e.Timestamp = start.Add(time.Duration(i) * time.Minute)
 		j.Append(e)
 	}
@@ -82,16 +82,16 @@ func TestQuery(t *testing.T) {
 }
 
 // Appended events still exist after a restart, unchanged.
-func TestEventIsWhole(t *testing.T) {
+func TestEventRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, journal.Config{Dir: dir})
-	e := app("a \x1b[31m <b> \"ü\"\n")
+	e := appEvent("a \x1b[31m <b> \"ü\"\n")
 	j.Append(e)
-	long := app(strings.Repeat("m", 39000))
+	long := appEvent(strings.Repeat("m", 39000))
 	long.Metadata["event.toolkit.fluxcd.io/x"] = strings.Repeat("x", 1<<20)
 	j.Append(long)
 	must(t, j.Close())
-	j.Append(app("after Close"))
+	j.Append(appEvent("after Close"))
 	list := open(t, journal.Config{Dir: dir}).Read(journal.Query{})
 	if len(list) != 2 || fmt.Sprint(list[0].Event) != fmt.Sprint(e) || fmt.Sprint(list[1].Event) != fmt.Sprint(long) {
 		t.Errorf("%d events, %v", len(list), list[0])
@@ -107,7 +107,7 @@ func TestIDsGrow(t *testing.T) {
 			must(t, os.Remove(filepath.Join(dir, "events.jsonl")))
 		}
 		j := open(t, journal.Config{Dir: dir, Now: func() time.Time { return now }})
-		j.Append(app("x"))
+		j.Append(appEvent("x"))
 		must(t, j.Close())
 		list := j.Read(journal.Query{After: last})
 		if len(list) != 1 {
@@ -125,7 +125,7 @@ func TestRotation(t *testing.T) {
 		j := open(t, journal.Config{Dir: dir})
 		for range more {
 			n++
-			j.Append(app(fmt.Sprint(n, strings.Repeat("m", 1000))))
+			j.Append(appEvent(fmt.Sprint(n, strings.Repeat("m", 1000))))
 		}
 		must(t, j.Close())
 		names, _ := filepath.Glob(filepath.Join(dir, "*"))
@@ -150,7 +150,7 @@ func TestTornLine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			j := open(t, journal.Config{Dir: dir})
-			j.Append(app("before"))
+			j.Append(appEvent("before"))
 			j.Close()
 			f, err := os.OpenFile(filepath.Join(dir, "events.jsonl"), os.O_WRONLY|os.O_APPEND, 0)
 			must(t, err)
@@ -158,7 +158,7 @@ func TestTornLine(t *testing.T) {
 				t.Fatal(err)
 			}
 			j = open(t, journal.Config{Dir: dir})
-			j.Append(app("after"))
+			j.Append(appEvent("after"))
 			j.Close()
 			testenv.Equal(t, messages(open(t, journal.Config{Dir: dir}).Read(journal.Query{})), "before after")
 		})
@@ -166,17 +166,17 @@ func TestTornLine(t *testing.T) {
 }
 
 // While writing fails, the failure is reported once, no old events are removed, and events can be read.
-func TestDiskTakesNothing(t *testing.T) {
+func TestWriteFailure(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	var reports []error
 	j := open(t, journal.Config{Dir: dir, Report: func(err error) { reports = append(reports, err) }})
-	j.Append(app("before"))
+	j.Append(appEvent("before"))
 	away := func(from, to string) {
 		t.Helper()
 		must(t, os.Rename(from, to))
 	}
 	away(dir, dir+".away")
-	lost := app(strings.Repeat("l", 30_000))
+	lost := appEvent(strings.Repeat("l", 30_000))
 	for range 300 { // more events than fit into a file
 		j.Append(lost)
 	}
@@ -185,7 +185,7 @@ func TestDiskTakesNothing(t *testing.T) {
 	}
 	testenv.Equal(t, len(j.Read(journal.Query{})), 301)
 	away(dir+".away", dir)
-	j.Append(app("end"))
+	j.Append(appEvent("end"))
 	if len(reports) != 2 || !strings.Contains(reports[1].Error(), "written again") {
 		t.Error(reports)
 	}
@@ -202,7 +202,7 @@ func TestFollow(t *testing.T) {
 	j := open(t, journal.Config{Dir: dir})
 	const before, after = 300, 3000
 	for i := range before {
-		j.Append(app(fmt.Sprint(i)))
+		j.Append(appEvent(fmt.Sprint(i)))
 	}
 	j.Close()
 	j = open(t, journal.Config{Dir: dir})
@@ -232,9 +232,9 @@ func TestFollow(t *testing.T) {
 		<-began
 	}
 	for i := range after {
-		j.Append(app(fmt.Sprint(before + i)))
+		j.Append(appEvent(fmt.Sprint(before + i)))
 	}
-	j.Append(app("end"))
+	j.Append(appEvent("end"))
 	group.Wait()
 	ended := make(chan error)
 	go func() { ended <- j.Follow(t.Context(), journal.Query{Limit: 5}, func(api.Event) {}) }()

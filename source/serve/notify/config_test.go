@@ -102,9 +102,9 @@ func (m secretMap) PullSecrets(context.Context, string, string) ([]source.Secret
 
 // Credentials come from Secrets, which are read anew for each post.
 func TestCredentials(t *testing.T) {
-	server := record(t, nil)
+	server := newRecorder(t, nil)
 	secrets := secretMap{"ops/events": {}}
-	d := begin(t, notify.Config{Receivers: []notify.Receiver{{URL: server.URL, SecretRef: &notify.SecretRef{Namespace: "ops", Name: "events"}}}, Secrets: secrets})
+	d := startDispatcher(t, notify.Config{Receivers: []notify.Receiver{{URL: server.URL, SecretRef: &notify.SecretRef{Namespace: "ops", Name: "events"}}}, Secrets: secrets})
 	for i, test := range []struct {
 		data map[string]string
 		want string
@@ -118,19 +118,19 @@ func TestCredentials(t *testing.T) {
 		secrets["ops/events"] = test.data
 		d.Emit(event("app", "info", "x", fmt.Sprint(i)))
 		d.Close(t.Context())
-		d = begin(t, notify.Config{Receivers: []notify.Receiver{{URL: server.URL, SecretRef: &notify.SecretRef{Namespace: "ops", Name: "events"}}}, Secrets: secrets})
+		d = startDispatcher(t, notify.Config{Receivers: []notify.Receiver{{URL: server.URL, SecretRef: &notify.SecretRef{Namespace: "ops", Name: "events"}}}, Secrets: secrets})
 		header := server.header[len(server.header)-1]
 		if got := fmt.Sprint(header.Get("Authorization"), " ", header["X-Api-Key"]); got != test.want || len(server.header) != i+1 {
 			t.Errorf("%v: %s", test.data, got)
 		}
 	}
-	end(t, d)
+	closeDispatcher(t, d)
 }
 
 // Errors about a Secret, and about the answer of a receiver, do not contain the secret itself.
 func TestErrorsHideSecrets(t *testing.T) {
 	const canary = "c4nary-s3cret"
-	echo := record(t, func(w http.ResponseWriter, r *http.Request) {
+	echo := newRecorder(t, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprintln(w, r.RequestURI, r.Header)
 	})
@@ -146,7 +146,7 @@ func TestErrorsHideSecrets(t *testing.T) {
 		secrets := secretMap{"default/a": test.data}
 		var all []string
 		ctx, cancel := context.WithCancel(t.Context())
-		d := begin(t, notify.Config{Secrets: secrets, Receivers: []notify.Receiver{{URL: echo.URL, SecretRef: &notify.SecretRef{Name: "a"}}}, Report: func(err error, _ bool) {
+		d := startDispatcher(t, notify.Config{Secrets: secrets, Receivers: []notify.Receiver{{URL: echo.URL, SecretRef: &notify.SecretRef{Name: "a"}}}, Report: func(err error, _ bool) {
 			all = append(all, err.Error())
 			cancel() // no further attempt
 		}})

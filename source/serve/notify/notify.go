@@ -182,7 +182,7 @@ func Start(c Config) (*Dispatcher, error) {
 			}
 		}
 		d.queues.Receivers = append(d.queues.Receivers, &notify.Receiver[source.Event]{
-			Name: r.name(), Least: ranks[cmp.Or(r.Severity, "info")],
+			Name: r.name(), MinRank: ranks[cmp.Or(r.Severity, "info")],
 			Deliver: func(ctx context.Context, e source.Event, lost int) error { return c.post(ctx, w, e, lost) },
 		})
 	}

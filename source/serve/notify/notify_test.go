@@ -36,7 +36,7 @@ type recorder struct {
 	header []http.Header
 }
 
-func record(t *testing.T, answer http.HandlerFunc) *recorder {
+func newRecorder(t *testing.T, answer http.HandlerFunc) *recorder {
 	t.Helper()
 	r := &recorder{answer: answer}
 	r.Server = httptest.NewServer(r)
@@ -55,8 +55,8 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// told returns the messages of the received events, in order.
-func (r *recorder) told(t *testing.T) string {
+// messages returns the messages of the received events, in order.
+func (r *recorder) messages(t *testing.T) string {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,8 +69,8 @@ func (r *recorder) told(t *testing.T) string {
 	return strings.Join(all, " ")
 }
 
-// begin starts a dispatcher whose timeout is so long that a slow machine does not matter.
-func begin(t *testing.T, c notify.Config) *notify.Dispatcher {
+// startDispatcher starts a dispatcher whose timeout is so long that a slow machine does not matter.
+func startDispatcher(t *testing.T, c notify.Config) *notify.Dispatcher {
 	t.Helper()
 	c.Timeout = time.Hour
 	d, err := notify.Start(c)
@@ -78,22 +78,22 @@ func begin(t *testing.T, c notify.Config) *notify.Dispatcher {
 	return d
 }
 
-func end(t *testing.T, d *notify.Dispatcher) {
+func closeDispatcher(t *testing.T, d *notify.Dispatcher) {
 	t.Helper()
 	testenv.Equal(t, d.Close(t.Context()), nil)
 }
 
 // The body is byte for byte that of the reference.
 func TestFormat(t *testing.T) {
-	server := record(t, nil)
-	d := begin(t, notify.Config{Receivers: []notify.Receiver{{URL: server.URL + "/x?y=z"}}, Instance: "host-1"})
+	server := newRecorder(t, nil)
+	d := startDispatcher(t, notify.Config{Receivers: []notify.Receiver{{URL: server.URL + "/x?y=z"}}, Instance: "host-1"})
 	e := event("app", "info", "NewArtifact", "stored artifact for commit '<a>'")
 	e.Metadata["event.toolkit.fluxcd.io/team"] = "a"
 	d.Emit(e)
 	bare := event("app", "error", "GitOperationFailed", "no")
 	bare.Metadata = nil
 	d.Emit(bare)
-	end(t, d)
+	closeDispatcher(t, d)
 	want := `{"involvedObject":{"apiVersion":"source.toolkit.fluxcd.io/v1","kind":"GitRepository","namespace":"default","name":"app"},` +
 		`"severity":"info","timestamp":"2026-01-02T02:04:05Z","message":"stored artifact for commit '\u003ca\u003e'","reason":"NewArtifact",` +
 		`"metadata":{"event.toolkit.fluxcd.io/team":"a","source.toolkit.fluxcd.io/digest":"sha256:0","source.toolkit.fluxcd.io/revision":"main@sha1:0"},` +
@@ -109,13 +109,13 @@ func TestFormat(t *testing.T) {
 
 func TestSeverity(t *testing.T) {
 	for severity, want := range map[string]string{"": "b c", "info": "b c", "error": "c"} {
-		server := record(t, nil)
-		d := begin(t, notify.Config{Receivers: []notify.Receiver{{URL: server.URL, Severity: severity}}})
+		server := newRecorder(t, nil)
+		d := startDispatcher(t, notify.Config{Receivers: []notify.Receiver{{URL: server.URL, Severity: severity}}})
 		for i, s := range []string{"trace", "info", "error", "loud"} {
 			d.Emit(event("app", s, "x", string(rune('a'+i))))
 		}
-		end(t, d)
-		testenv.Equal(t, server.told(t), want, "%q", severity)
+		closeDispatcher(t, d)
+		testenv.Equal(t, server.messages(t), want, "%q", severity)
 	}
 }
 
@@ -134,7 +134,7 @@ func TestAnswers(t *testing.T) {
 		{503, "tell event receiver URL of NewArtifact of GitRepository/default/app, it is tried again: post to URL: status 503", 3, ""},
 	} {
 		first := true
-		server := record(t, func(w http.ResponseWriter, r *http.Request) {
+		server := newRecorder(t, func(w http.ResponseWriter, r *http.Request) {
 			if first {
 				first = false
 				w.WriteHeader(test.status)
@@ -143,7 +143,7 @@ func TestAnswers(t *testing.T) {
 		})
 		var reports []string
 		var delivered []string
-		d := begin(t, notify.Config{Receivers: []notify.Receiver{{URL: server.URL + "/s3cret"}},
+		d := startDispatcher(t, notify.Config{Receivers: []notify.Receiver{{URL: server.URL + "/s3cret"}},
 			Report: func(err error, lost bool) {
 				reports = append(reports, map[bool]string{true: "lost: "}[lost]+err.Error())
 			},
