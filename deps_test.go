@@ -193,7 +193,7 @@ type dependency struct {
 	deps         []string
 }
 
-func list(t *testing.T, system string) map[string]dependency {
+func goList(t *testing.T, system string) map[string]dependency {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f",
 		"{{.ImportPath}}\t{{with .Module}}{{.Path}}{{end}}\t{{join .Imports \" \"}}\t{{join .Deps \" \"}}", "./...")
@@ -213,7 +213,7 @@ func TestDeps(t *testing.T) {
 	for _, system := range systems {
 		t.Run(system, func(t *testing.T) {
 			t.Parallel()
-			all := list(t, system)
+			all := goList(t, system)
 			for path, d := range all {
 				if name, own := packageName(path); own {
 					checkPackage(t, name, d, all)

@@ -91,10 +91,10 @@ type Result struct {
 // object whose spec requires no verification fails with [source.ErrVerification].
 func Fetch(ctx context.Context, set *source.Set, o Options) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
-		f := &fetch{Options: o, set: set, wanted: map[source.Object]bool{}, inputs: map[source.Object]bool{}}
+		f := &fetch{Options: o, set: set, requested: map[source.Object]bool{}, inputs: map[source.Object]bool{}}
 		err := f.begin(ctx)
 		if f.tempDir != "" {
-			defer f.removeStore()
+			defer f.removeTempStore()
 		}
 		defer f.archives.Close()
 		if err != nil {
@@ -102,7 +102,7 @@ func Fetch(ctx context.Context, set *source.Set, o Options) iter.Seq2[Result, er
 			return
 		}
 		if f.Locked && f.stores {
-			f.allOrNothing(ctx, yield)
+			f.runAllOrNothing(ctx, yield)
 		} else {
 			f.run(ctx, yield)
 		}
@@ -115,7 +115,7 @@ type fetch struct {
 	set        *source.Set
 	stores     bool                   // whether artifacts are stored, not only looked up
 	objects    []source.Object        // the requested objects, followed by the objects that they need
-	wanted     map[source.Object]bool // Options.Objects
+	requested  map[source.Object]bool // Options.Objects
 	inputs     map[source.Object]bool // inputs of charts and of generated artifacts, if nothing is to be stored
 	reconciler source.Reconciler
 	tempDir    string // directory of the temporary store, "" if there is none
@@ -150,12 +150,12 @@ func (f *fetch) begin(ctx context.Context) error {
 		f.Objects = f.set.Objects
 	}
 	for _, obj := range f.Objects {
-		f.wanted[obj] = true
+		f.requested[obj] = true
 	}
 	needing := f.Objects
 	if !f.stores {
 		if needing = derivedObjects(f.Objects); len(needing) > 0 {
-			if err := f.makeStore(); err != nil {
+			if err := f.makeTempStore(); err != nil {
 				return err
 			}
 		}
@@ -176,7 +176,7 @@ func (f *fetch) begin(ctx context.Context) error {
 	f.objects = slices.Clone(f.Objects)
 	for _, obj := range all[len(needing):] {
 		f.inputs[obj] = !f.stores
-		if !f.wanted[obj] {
+		if !f.requested[obj] {
 			f.objects = append(f.objects, obj)
 		}
 	}
@@ -211,8 +211,8 @@ func derivedObjects(objects []source.Object) (made []source.Object) {
 	return made
 }
 
-// makeStore makes a store in a temporary directory.
-func (f *fetch) makeStore() (err error) {
+// makeTempStore makes a store in a temporary directory.
+func (f *fetch) makeTempStore() (err error) {
 	if f.tempDir, err = os.MkdirTemp("", "headgate-*"); err != nil {
 		return err
 	}
@@ -220,8 +220,8 @@ func (f *fetch) makeStore() (err error) {
 	return err
 }
 
-// removeStore closes and removes the store of makeStore.
-func (f *fetch) removeStore() {
+// removeTempStore closes and removes the store of makeTempStore (second name in the line).
+func (f *fetch) removeTempStore() {
 	if f.Store != nil {
 		f.Store.Close()
 	}
@@ -262,7 +262,7 @@ func (f *fetch) run(ctx context.Context, yield func(Result, error) bool) {
 		}
 		e := <-ended
 		running--
-		told := f.stores || f.wanted[e.Object] || e.err != nil
+		told := f.stores || f.requested[e.Object] || e.err != nil
 		if listens && told && !yield(e.Result, e.err) {
 			listens, ready = false, nil
 			cancel()
@@ -283,7 +283,7 @@ func (f *fetch) run(ctx context.Context, yield func(Result, error) bool) {
 func (f *fetch) fetchObject(ctx context.Context, i int) objectResult {
 	r := Result{Object: f.objects[i], Index: i}
 	if f.stores || f.inputs[r.Object] {
-		if err := f.reconcile(ctx, &r); err != nil || f.stores || !f.wanted[r.Object] {
+		if err := f.reconcile(ctx, &r); err != nil || f.stores || !f.requested[r.Object] {
 			return objectResult{r, err}
 		}
 		if a := r.Object.Artifact(); a != nil {
@@ -334,7 +334,7 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
 	}
 	_, generator := r.Object.(*source.ArtifactGenerator)
 	if generator && err == nil && f.Ledger != nil && f.stores && !f.Locked && r.Outcome != source.Suspended {
-		err = f.collect(ctx, r)
+		err = f.removeUnlisted(ctx, r)
 	}
 	if err == nil && f.Builder.ID != "" && f.stores && r.Outcome != source.Suspended && r.Object.Artifact() != nil {
 		r.Provenance, err = f.provenance(ctx, r)
@@ -342,8 +342,8 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
 	return err
 }
 
-// collect removes the artifacts that the generator of r made earlier and does not list any more.
-func (f *fetch) collect(ctx context.Context, r *Result) error {
+// removeUnlisted removes the artifacts that the generator of r made earlier and does not list any more.
+func (f *fetch) removeUnlisted(ctx context.Context, r *Result) error {
 	made, err := f.Ledger.MadeBy(source.ReferenceTo(r.Object))
 	for _, ref := range made {
 		if _, missing := f.Env.Sources.Source(ctx, ref); !errors.Is(missing, fs.ErrNotExist) {

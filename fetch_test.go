@@ -77,7 +77,7 @@ func TestFetchInOrder(t *testing.T) {
 
 // Objects that do not need each other run concurrently, and not level by level: fast ends while
 // slow is blocked, and slow has started by then.
-func TestFetchAtOnce(t *testing.T) {
+func TestFetchConcurrently(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/slow") {
@@ -146,7 +146,7 @@ func TestFetchMany(t *testing.T) {
 }
 
 // Fetch fetches only the requested objects and the objects that they need.
-func TestFetchWanted(t *testing.T) {
+func TestFetchRequested(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	set := setOf(server.URL, "other:", "base:", "app: base")
@@ -159,7 +159,7 @@ func TestFetchWanted(t *testing.T) {
 }
 
 // Leaving the loop cancels running objects, and no other object begins.
-func TestFetchLeft(t *testing.T) {
+func TestFetchBreak(t *testing.T) {
 	asked := make(chan string, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.URL.Path

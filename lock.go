@@ -78,7 +78,7 @@ type lockedOrigin struct {
 	obj    source.Object
 	want   *lock.Entry        // nil: there is no entry yet
 	got    lock.Entry         // of what was written
-	before *artifact.Artifact // in the store; nil if there is none
+	stored *artifact.Artifact // in the store; nil if there is none
 	rev    source.Revision
 	copy   *localCopy // local copy of the content; nil: the origin is contacted
 }
@@ -94,10 +94,10 @@ func (o *lockedOrigin) Secrets() []string {
 // Resolve implements [source.Origin]. If the store or the cache has the locked content, and no
 // signature has to be verified again, it makes no request.
 func (o *lockedOrigin) Resolve(ctx context.Context, last source.State) (rev source.Revision, state source.State, err error) {
-	o.before = o.obj.Artifact()
+	o.stored = o.obj.Artifact()
 	if o.fetch.pendingSaves != nil {
 		o.fetch.mu.Lock()
-		o.fetch.pendingSaves[o.obj] = &pendingSave{before: o.before}
+		o.fetch.pendingSaves[o.obj] = &pendingSave{previous: o.stored}
 		o.fetch.mu.Unlock()
 	}
 	if signed := o.mustVerify(ctx); o.want != nil && (o.fetch.Offline || !o.want.OriginOnly() && !o.want.Prove && !signed) {
@@ -118,7 +118,7 @@ func (o *lockedOrigin) Resolve(ctx context.Context, last source.State) (rev sour
 			err = o.differentError(fmt.Errorf("the revision is %s", rev.ID))
 		case o.want.OriginOnly():
 			rev.Renew = cmp.Or(rev.Renew, "its content must be locked")
-		case o.before != nil && o.before.Revision == rev.ID && !o.matchesLock(*o.before):
+		case o.stored != nil && o.stored.Revision == rev.ID && !o.matchesLock(*o.stored):
 			rev.Renew = "the stored artifact is not the one that is locked"
 		}
 	}
@@ -217,7 +217,7 @@ func (c *lockedContent) WriteTo(ctx context.Context, w io.Writer) (source.Report
 		err = o.differentError(fmt.Errorf("the content is %s", cmp.Or(o.got.Content, o.got.Digest)))
 	}
 	if err == nil && o.copy == nil {
-		k.commit(o.key(o.got), contentRecord{o.rev.File, o.rev.Metadata, report.Found, c.verification})
+		k.commit(o.cacheKey(o.got), contentRecord{o.rev.File, o.rev.Metadata, report.Found, c.verification})
 	}
 	return report, err
 }
@@ -322,9 +322,9 @@ func (o *lockedOrigin) asPinError(err error) error {
 	return err
 }
 
-// allOrNothing fetches all objects. If each of them matches the lock, it saves their statuses;
+// runAllOrNothing fetches all objects. If each of them matches the lock, it saves their statuses;
 // otherwise it withdraws everything that was stored.
-func (f *fetch) allOrNothing(ctx context.Context, yield func(Result, error) bool) {
+func (f *fetch) runAllOrNothing(ctx context.Context, yield func(Result, error) bool) {
 	var all []objectResult
 	failed := false
 	f.run(ctx, func(r Result, err error) bool {
@@ -340,7 +340,7 @@ func (f *fetch) allOrNothing(ctx context.Context, yield func(Result, error) bool
 			e.Result.Result, e.Provenance = source.Result{Outcome: source.Failed, Why: e.Why}, nil
 		case !failed && save != nil && f.Ledger != nil:
 			if e.err = f.Ledger.Save(ctx, e.Object, save.state); e.err == nil && e.Outcome != source.Suspended {
-				e.err = f.collect(ctx, &e.Result)
+				e.err = f.removeUnlisted(ctx, &e.Result)
 			}
 			if e.err != nil {
 				e.Outcome, e.Provenance = source.Failed, nil
@@ -354,11 +354,11 @@ func (f *fetch) allOrNothing(ctx context.Context, yield func(Result, error) bool
 
 // A pendingSave is the status of an object that is saved once all objects are as locked.
 type pendingSave struct {
-	before *artifact.Artifact
-	state  source.State
+	previous *artifact.Artifact
+	state    source.State
 }
 
-// deferSave is the Save of the reconciler: it keeps the state until allOrNothing saves or drops it.
+// deferSave is the Save of the reconciler: it keeps the state until runAllOrNothing saves or drops it.
 func (f *fetch) deferSave(_ context.Context, obj source.Object, state source.State) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -381,7 +381,7 @@ func (f *fetch) withdraw(ctx context.Context, obj source.Object, was *pendingSav
 		return err
 	}
 	defer unlock()
-	if before := was.before; before == nil || before.Path != stored.Path {
+	if before := was.previous; before == nil || before.Path != stored.Path {
 		err = f.Store.Withdraw(stored)
 		if latest := obj.Plan().Words.Latest; before != nil && latest != "" {
 			_, moved := f.Store.Point(dir, latest, *before)
@@ -393,6 +393,6 @@ func (f *fetch) withdraw(ctx context.Context, obj source.Object, was *pendingSav
 		return errors.Join(err, read)
 	}
 	status := obj.Common()
-	status.Artifact, status.URL, status.Conditions = was.before, "", nil
+	status.Artifact, status.URL, status.Conditions = was.previous, "", nil
 	return err
 }

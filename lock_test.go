@@ -185,9 +185,9 @@ func (u *upstreams) reset() {
 
 var s3Origins = headgate.Origins{Buckets: map[string]bucket.Provider{"generic": s3.Connect}}
 
-// locked fetches a set with Locked, and returns the errors by object; the key "" has the error of
+// fetchLocked fetches a set with Locked, and returns the errors by object; the key "" has the error of
 // the whole fetch.
-func locked(ctx context.Context, set *source.Set, o headgate.Options) map[string]error {
+func fetchLocked(ctx context.Context, set *source.Set, o headgate.Options) map[string]error {
 	o.Origins, o.Locked = s3Origins, true
 	errs := map[string]error{}
 	for r, err := range headgate.Fetch(ctx, set, o) {
@@ -280,14 +280,14 @@ func TestLocked(t *testing.T) {
 			store, options := openStore(t), headgate.Options{Lock: entries, Parallel: 1 + random.IntN(4)}
 			options.Store, options.Ledger = store, &source.Ledger{Dir: t.TempDir()}
 			set = u.set(names...)
-			if errs := locked(t.Context(), set, options); len(errs) > 0 {
+			if errs := fetchLocked(t.Context(), set, options); len(errs) > 0 {
 				t.Fatalf("%v", errs)
 			}
 			if got := contents(t, store, set); !maps.Equal(got, want) {
 				t.Errorf("stored\n%q, want\n%q", got, want)
 			}
 			u.reset()
-			if errs := locked(t.Context(), u.set(names...), options); len(errs) > 0 {
+			if errs := fetchLocked(t.Context(), u.set(names...), options); len(errs) > 0 {
 				t.Errorf("again: %v", errs)
 			}
 			if n := u.git.Count() + u.registry.Count() + u.charts.Count() + u.s3.Count(); n > 0 {
@@ -301,8 +301,8 @@ func TestLocked(t *testing.T) {
 				lose()
 				alone := u.set(obj.Head().Kind + "/" + obj.Head().Metadata.Name)
 				options.Store, options.Ledger = openStore(t), &source.Ledger{Dir: t.TempDir()}
-				errs := locked(t.Context(), alone, options)
-				if _, pin := errors.AsType[*source.PinError](errs[source.ReferenceTo(obj).String()]); !pin && !lostBefore(errs) {
+				errs := fetchLocked(t.Context(), alone, options)
+				if _, pin := errors.AsType[*source.PinError](errs[source.ReferenceTo(obj).String()]); !pin && !anyPinError(errs) {
 					t.Errorf("%s was lost: %v", obj.Head(), errs)
 				}
 				requireEmpty(t, options.Store)
@@ -311,8 +311,8 @@ func TestLocked(t *testing.T) {
 	}
 }
 
-// lostBefore reports whether an object failed because the pin of one of its needs was lost.
-func lostBefore(errs map[string]error) bool {
+// anyPinError reports whether an object failed because the pin of one of its needs was lost.
+func anyPinError(errs map[string]error) bool {
 	for _, err := range errs {
 		if _, pin := errors.AsType[*source.PinError](err); pin {
 			return true
@@ -336,7 +336,7 @@ func TestLockedRequests(t *testing.T) {
 		set := u.set(name)
 		entries, _ := lockAll(t, set)
 		u.reset()
-		if errs := locked(t.Context(), u.set(name), headgate.Options{Lock: entries, Store: openStore(t)}); len(errs) > 0 {
+		if errs := fetchLocked(t.Context(), u.set(name), headgate.Options{Lock: entries, Store: openStore(t)}); len(errs) > 0 {
 			t.Fatalf("%s: %v", name, errs)
 		}
 		got := map[testenv.Phase]int{}
@@ -370,7 +370,7 @@ func TestLockedTampering(t *testing.T) {
 		for _, at := range []int64{0, 1, 60, 100, 150} {
 			of.spoil(&testenv.Defect{Phase: of.phase, Do: testenv.Flip, After: at})
 			store := openStore(t)
-			errs := locked(t.Context(), u.set(name), headgate.Options{Lock: entries, Store: store})
+			errs := fetchLocked(t.Context(), u.set(name), headgate.Options{Lock: entries, Store: store})
 			of.spoil(nil)
 			if len(errs) == 0 && at < 2 {
 				t.Errorf("%s with another byte at %d was stored", name, at)
@@ -384,7 +384,7 @@ func TestLockedTampering(t *testing.T) {
 	entries, _ := lockAll(t, u.set("PkgChart/web", "Bucket/assets"))
 	u.charts.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0", Files: map[string]string{"new": "file\n"}})
 	store := openStore(t)
-	errs := locked(t.Context(), u.set("PkgChart/web", "Bucket/assets"), headgate.Options{Lock: entries, Store: store})
+	errs := fetchLocked(t.Context(), u.set("PkgChart/web", "Bucket/assets"), headgate.Options{Lock: entries, Store: store})
 	if pin, ok := errors.AsType[*source.PinError](errs["PkgChart/default/web"]); !ok || pin.Problem != "different" || !strings.Contains(pin.Error(), "published again") {
 		t.Errorf("%v", errs)
 	}
@@ -399,7 +399,7 @@ func TestLockedStale(t *testing.T) {
 	u.documents["PkgChart/web"] = strings.Replace(u.documents["PkgChart/web"], "chart: web", "chart: other", 1)
 	u.documents["PkgRepository/charts"] = strings.Replace(u.documents["PkgRepository/charts"], "5m", "6m", 1) // must make no difference
 	u.reset()
-	err := locked(t.Context(), u.set("PkgChart/web", "Bucket/assets"), headgate.Options{Lock: entries, Store: openStore(t)})[""]
+	err := fetchLocked(t.Context(), u.set("PkgChart/web", "Bucket/assets"), headgate.Options{Lock: entries, Store: openStore(t)})[""]
 	for _, want := range []string{"PkgChart/default/web: its spec has changed", "Bucket/default/assets: is not in the lock"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %s", err, want)
@@ -440,7 +440,7 @@ func TestLockedErrors(t *testing.T) {
 		c.change(&entry)
 		changed[ref(kind, name)] = entry
 		store := openStore(t)
-		errs := locked(t.Context(), u.set(c.name), headgate.Options{Lock: changed, Store: store})
+		errs := fetchLocked(t.Context(), u.set(c.name), headgate.Options{Lock: changed, Store: store})
 		err := errors.Join(slices.Collect(maps.Values(errs))...)
 		if err == nil || !regexp.MustCompile(c.want).MatchString(err.Error()) {
 			t.Errorf("%s: %v, want %s", c.name, err, c.want)
@@ -459,7 +459,7 @@ func TestLockedErrors(t *testing.T) {
 		strings.Replace(artifact, "revision: \"1\"", "revision: \"2\"", 1): "published again since it was locked",
 		"": "status.artifact is not set yet",
 	} {
-		errs := locked(t.Context(), external(status), headgate.Options{Lock: entries, Store: openStore(t)})
+		errs := fetchLocked(t.Context(), external(status), headgate.Options{Lock: entries, Store: openStore(t)})
 		if err := errs["ExternalArtifact/default/built"]; (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
@@ -469,11 +469,11 @@ func TestLockedErrors(t *testing.T) {
 	entry.Digest = ""
 	entries[ref("PkgChart", "web")] = entry
 	u.reset()
-	err := locked(t.Context(), u.set("PkgChart/web"), headgate.Options{Lock: entries, Offline: true, Store: openStore(t)})[""]
+	err := fetchLocked(t.Context(), u.set("PkgChart/web"), headgate.Options{Lock: entries, Offline: true, Store: openStore(t)})[""]
 	if err == nil || !strings.Contains(err.Error(), "has no digest of the content") {
 		t.Error(err)
 	}
-	errs := locked(t.Context(), u.set("PkgRepository/charts"), headgate.Options{Lock: entries, Offline: true, Until: source.StepResolve})
+	errs := fetchLocked(t.Context(), u.set("PkgRepository/charts"), headgate.Options{Lock: entries, Offline: true, Until: source.StepResolve})
 	if len(errs) > 0 || u.charts.Count() > 0 {
 		t.Errorf("%v after %d requests", errs, u.charts.Count())
 	}
@@ -491,7 +491,7 @@ func TestLockedWithdrawn(t *testing.T) {
 	before, _ := lockAll(t, u.set(names...))
 	store, ledger := openStore(t), &source.Ledger{Dir: t.TempDir()}
 	set := u.set(names...)
-	if errs := locked(t.Context(), set, headgate.Options{Lock: before, Store: store, Ledger: ledger}); len(errs) > 0 {
+	if errs := fetchLocked(t.Context(), set, headgate.Options{Lock: before, Store: store, Ledger: ledger}); len(errs) > 0 {
 		t.Fatal(errs)
 	}
 	was := contents(t, store, set)
@@ -501,7 +501,7 @@ func TestLockedWithdrawn(t *testing.T) {
 		SpecDigest: now[source.Reference{Kind: "Bucket", Namespace: "default", Name: "assets"}].SpecDigest,
 		Content:    "sha256:" + strings.Repeat("0", 64), Pin: source.Pin{Revision: "sha256:" + strings.Repeat("0", 64)}}
 	set = u.set(names...)
-	errs := locked(t.Context(), set, headgate.Options{Lock: now, Store: store, Ledger: ledger, Parallel: 1})
+	errs := fetchLocked(t.Context(), set, headgate.Options{Lock: now, Store: store, Ledger: ledger, Parallel: 1})
 	if len(errs) != 2 || !strings.Contains(fmt.Sprint(errs), "not stored: another object is not what is locked") {
 		t.Errorf("%v", errs)
 	}
@@ -517,7 +517,7 @@ func TestLockedWithdrawn(t *testing.T) {
 		t.Errorf("%d artifacts are stored", stored)
 	}
 	// the same without a ledger
-	if errs := locked(t.Context(), u.set(names...), headgate.Options{Lock: now, Store: store, Parallel: 1}); len(errs) != 2 {
+	if errs := fetchLocked(t.Context(), u.set(names...), headgate.Options{Lock: now, Store: store, Parallel: 1}); len(errs) != 2 {
 		t.Errorf("%v", errs)
 	}
 }

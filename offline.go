@@ -59,7 +59,7 @@ func (c *localCopy) Close() error { return nil }
 // findLocal looks for the locked content in the store, the bundle and the cache.
 func (o *lockedOrigin) findLocal(ctx context.Context, signed bool) (rev source.Revision, found bool, err error) {
 	o.copy = nil
-	if a := o.before; a != nil && a.Revision == o.want.Revision && o.matchesLock(*a) {
+	if a := o.stored; a != nil && a.Revision == o.want.Revision && o.matchesLock(*a) {
 		o.copy = &localCopy{contentRecord: recordOf(o.obj, *a), open: func() (io.ReadCloser, error) { return o.fetch.Store.Open(*a) }}
 	}
 	if o.copy == nil || signed && o.copy.Verification == (source.Verification{}) { // content that was verified is preferred
@@ -144,7 +144,7 @@ func Bundled(obj source.Object, store *artifact.Store) (oci.Bundled, error) {
 
 // fromCache returns the locked content of the object from the cache, or nil if the cache has none.
 func (o *lockedOrigin) fromCache() *localCopy {
-	cache, key := o.fetch.Env.Cache, o.key(*o.want)
+	cache, key := o.fetch.Env.Cache, o.cacheKey(*o.want)
 	if cache == nil {
 		return nil
 	}
@@ -165,9 +165,9 @@ func (o *lockedOrigin) fromCache() *localCopy {
 // suffix is appended to the key of content for the key of its contentRecord.
 func (contentRecord) suffix() string { return "\x00about" }
 
-// key returns the key of locked content in the cache. It includes the spec, and with it the names
+// cacheKey returns the key of locked content in the cache. It includes the spec, and with it the names
 // of the Secrets that the content was fetched with.
-func (o *lockedOrigin) key(e lock.Entry) string {
+func (o *lockedOrigin) cacheKey(e lock.Entry) string {
 	return "locked 1\x00" + source.ReferenceTo(o.obj).String() + "\x00" + string(source.CanonicalSpec(o.obj)) + "\x00" + e.Revision + "\x00" + e.Content + e.Digest
 }
 

@@ -92,7 +92,7 @@ func TestProvenance(t *testing.T) {
 	} {
 		text, err := json.Marshal(statements[name].Predicate.BuildDefinition.ResolvedDependencies)
 		must(t, err)
-		if got := hexes.ReplaceAllString(string(text), "*"); got != "[{"+want+"]" {
+		if got := longHash.ReplaceAllString(string(text), "*"); got != "[{"+want+"]" {
 			t.Errorf("%s was made of\n%s, want\n[{%s]", name, got, want)
 		}
 		if strings.Contains(first[name], "s3cret") {
@@ -127,7 +127,7 @@ func TestProvenance(t *testing.T) {
 	}
 }
 
-var hexes = regexp.MustCompile(`[0-9a-f]{40,}`)
+var longHash = regexp.MustCompile(`[0-9a-f]{40,}`)
 
 // requireProvenance requires that a text is a statement with a SLSA provenance.
 func requireProvenance(t *testing.T, text []byte) {

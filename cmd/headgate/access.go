@@ -42,18 +42,18 @@ func (p *program) origins(cache string) headgate.Origins {
 		Buckets:   map[string]bucket.Provider{"generic": s3.Connect, "aws": s3.Connect, "gcp": gcs.Connect, "azure": azure.Connect},
 		Verifiers: map[string]oci.Technology{"cosign": cosign.New(cosign.Config{Cache: cache}), "notation": notation.New},
 		Logins: map[string]source.LoginFunc{
-			"aws":    (&aws.Provider{Lookup: p.lookup}).Login,
-			"azure":  (&azurelogin.Provider{Lookup: p.lookup}).Login,
-			"gcp":    (&gcp.Provider{Lookup: p.lookup}).Login,
+			"aws":    (&aws.Provider{Lookup: p.lookupEnv}).Login,
+			"azure":  (&azurelogin.Provider{Lookup: p.lookupEnv}).Login,
+			"gcp":    (&gcp.Provider{Lookup: p.lookupEnv}).Login,
 			"github": new(github.Provider).Login,
 		},
 	}
 }
 
-// environment checks the flags about access and returns the environment of the
+// sourceEnv checks the flags about access and returns the environment of the
 // origins. It looks up Secrets in documents first; if documents is nil, env has
 // no Secrets.
-func (p *program) environment(f *sourceFlags, documents *source.Set) (env source.Env, err error) {
+func (p *program) sourceEnv(f *sourceFlags, documents *source.Set) (env source.Env, err error) {
 	env.Limits.Bytes = f.maxBytes
 	env.Local = map[string]string{}
 	for _, s := range f.from {
@@ -65,26 +65,26 @@ func (p *program) environment(f *sourceFlags, documents *source.Set) (env source
 			return env, usage("--from %q: %w", s, err)
 		}
 	}
-	if env.Proxy, err = p.proxyOf(); err != nil {
+	if env.Proxy, err = p.proxyFromEnvironment(); err != nil {
 		return env, err
 	}
 	if env.Networks, err = source.ParseNetworks(f.networks...); err != nil {
 		return env, usage("--allow-network: %w", err)
 	}
 	if env.Keychain, err = p.keychain(f.docker); err == nil && documents != nil {
-		env.Secrets, err = p.secretPlaces(f.secrets, documents)
+		env.Secrets, err = p.secretLookup(f.secrets, documents)
 	}
 	return env, err
 }
 
-// secretPlaces returns a lookup of Secrets in documents, then in the directory of
+// secretLookup returns a lookup of Secrets in documents, then in the directory of
 // --secrets unless it is "", then in the environment.
-func (p *program) secretPlaces(dir string, documents *source.Set) (source.Secrets, error) {
+func (p *program) secretLookup(dir string, documents *source.Set) (source.Secrets, error) {
 	places := []source.Secrets{documents}
 	if dir != "" {
 		places = append(places, source.DirSecrets(dir))
 	}
-	return source.Chain(append(places, source.EnvSecrets(p.lookup))...), checkDir("secrets", dir, "a directory of Secrets")
+	return source.Chain(append(places, source.EnvSecrets(p.lookupEnv))...), checkDir("secrets", dir, "a directory of Secrets")
 }
 
 // checkDir returns a usage error unless dir is a directory or "".
@@ -138,10 +138,10 @@ func (p *program) keychain(config string) (source.KeychainFunc, error) {
 	}, nil
 }
 
-// proxyOf returns the proxy that the environment configures for sources, or nil.
+// proxyFromEnvironment returns the proxy that the environment configures for sources, or nil.
 // Requests to this machine, to link-local addresses and to metadata services
 // bypass it. Errors do not repeat values, which may hold a password.
-func (p *program) proxyOf() (func(*http.Request) (*url.URL, error), error) {
+func (p *program) proxyFromEnvironment() (func(*http.Request) (*url.URL, error), error) {
 	first := func(name string) (string, string) { // the lower-case variable wins
 		if p.getenv(name) == "" {
 			name = strings.ToUpper(name)

@@ -35,7 +35,7 @@ func (p *program) inspect() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "inspect [ARTIFACT]",
 		Short:             "List the store, or the entries of one artifact",
-		Args:              arguments(0, 1),
+		Args:              rangeArgs(0, 1),
 		ValidArgsFunction: completeStored(&l.store),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -84,7 +84,7 @@ func (p *program) extractStored() *cobra.Command {
 		Use:               "extract ARTIFACT --out DIR",
 		Short:             "Extract an artifact; DIR is replaced as a whole",
 		Long:              outRule,
-		Args:              arguments(1, 1),
+		Args:              rangeArgs(1, 1),
 		ValidArgsFunction: completeStored(&l.store),
 		RunE: func(c *cobra.Command, args []string) error {
 			if to.out == "" {
@@ -135,7 +135,7 @@ func (p *program) rehash(ctx context.Context, dir string, args []string) error {
 		bad = append(bad, err)
 	}
 	for _, arg := range args {
-		a, _, err := find(dir, store, arg)
+		a, _, err := findStored(dir, store, arg)
 		check(a, err)
 	}
 	if len(args) > 0 {
@@ -161,9 +161,9 @@ func (p *program) gc() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "gc",
 		Short: "Remove artifacts that no object refers to, and leftovers of killed processes",
-		Args:  arguments(0, 0),
+		Args:  rangeArgs(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			err := p.collect(c.Context(), dir, dry)
+			err := p.collectGarbage(c.Context(), dir, dry)
 			if cache == storeCache {
 				cache = filepath.Join(dir, cacheName)
 			}
@@ -180,7 +180,7 @@ func (p *program) gc() *cobra.Command {
 	return c
 }
 
-func (p *program) collect(ctx context.Context, dir string, dry bool) error {
+func (p *program) collectGarbage(ctx context.Context, dir string, dry bool) error {
 	store, err := openExisting(dir)
 	if err != nil {
 		return err
@@ -236,7 +236,7 @@ func (p *program) artifactServe() *cobra.Command {
 		Short: "Serve the artifacts of a store over HTTP",
 		Long: `Serve answers GET and HEAD requests for artifacts, with ranges and conditions, and nothing else. It needs no token, so it
 listens on loopback; other addresses need --insecure-listen. headgate serve has tokens, certificates and TLS.`,
-		Args: arguments(0, 0),
+		Args: rangeArgs(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return p.runArtifactServe(c.Context(), dir, at, &logs) },
 	}
 	registerStore(c, &dir)
@@ -271,7 +271,7 @@ func (p *program) runArtifactServe(ctx context.Context, dir string, at httpserve
 		}
 		http.Error(w, fmt.Sprintf("Forbidden: the request is for the host %q, and this answers those for this machine alone: "+
 			"call it by its IP address or as localhost, or serve with --insecure-listen", r.Host), http.StatusForbidden)
-	}), logs.log(p.stderr), func(context.Context) error { return nil })
+	}), logs.logger(p.stderr), func(context.Context) error { return nil })
 }
 
 // An artifactLookup finds artifacts by the arguments of commands.
@@ -371,7 +371,7 @@ func (l *artifactLookup) open(ctx context.Context, arg string) (io.ReadCloser, e
 		return nil, fmt.Errorf("no such file, and %w", err)
 	}
 	defer store.Close()
-	if l.found, l.object, err = find(l.store, store, arg); err != nil {
+	if l.found, l.object, err = findStored(l.store, store, arg); err != nil {
 		return nil, fmt.Errorf("no such file, nor in the store %s: %w", l.store, err)
 	}
 	if l.digest != "" && l.digest != l.found.Digest {
@@ -390,9 +390,9 @@ func openExisting(dir string) (*artifact.Store, error) {
 	return artifact.OpenStore(artifact.StoreConfig{Dir: dir})
 }
 
-// find returns the artifact of the object that arg names, or the artifact at the
+// findStored returns the artifact of the object that arg names, or the artifact at the
 // path arg of the store. In the second case obj is nil.
-func find(dir string, store *artifact.Store, arg string) (a artifact.Artifact, obj source.Object, err error) {
+func findStored(dir string, store *artifact.Store, arg string) (a artifact.Artifact, obj source.Object, err error) {
 	if strings.Count(arg, "/") < 3 {
 		set, err := ledgerOf(dir).List()
 		if err != nil {

@@ -53,7 +53,7 @@ func (w *chaos) download(ctx context.Context, s *chaosServer) {
 func (w *chaos) compare(ctx context.Context, s *chaosServer, one api.Source) {
 	ref := source.Reference{Kind: one.Kind, Namespace: one.Namespace, Name: one.Name}
 	for try := 0; ; try++ {
-		status, body, err := w.fetch(ctx, s.at(one.Artifact.URL))
+		status, body, err := w.fetch(ctx, s.serverURL(one.Artifact.URL))
 		switch {
 		case err != nil:
 			if ctx.Err() == nil {
@@ -79,8 +79,8 @@ func (w *chaos) compare(ctx context.Context, s *chaosServer, one api.Source) {
 	}
 }
 
-// at returns the URL at which a server serves a published URL.
-func (s *chaosServer) at(url string) string { return strings.Replace(url, chaosBase, s.url, 1) }
+// serverURL returns the URL at which a server serves a published URL.
+func (s *chaosServer) serverURL(url string) string { return strings.Replace(url, chaosBase, s.url, 1) }
 
 // fetch returns the status code and the body of a GET request.
 func (w *chaos) fetch(ctx context.Context, url string) (int, []byte, error) {
@@ -97,36 +97,36 @@ func (w *chaos) fetch(ctx context.Context, url string) (int, []byte, error) {
 	return resp.StatusCode, body, err
 }
 
-// settle starts a server without faults and checks that every object becomes ready with the newest
+// checkRecovery starts a server without faults and checks that every object becomes ready with the newest
 // content, that no resources leak, and that the server ends cleanly.
-func (w *chaos) settle() {
+func (w *chaos) checkRecovery() {
 	s := w.start(0)
 	defer s.kill()
-	w.calm(s)
+	w.awaitReady(s)
 	before := w.usage(s)
 	for range 100 {
-		w.act(s)
+		w.randomChange(s)
 	}
-	w.calm(s)
-	var after holding
-	w.until("goroutines and files are as before", func() bool {
+	w.awaitReady(s)
+	var after resourceCount
+	w.waitFor("goroutines and files are as before", func() bool {
 		after = w.usage(s)
 		return after.goroutines <= before.goroutines+10 && after.files <= before.files+10
 	}, func() string { return fmt.Sprintf("%+v, before %+v", after, before) })
-	w.until("superseded artifacts are gone", func() bool { return len(w.stored()) == len(w.objects) }, func() string { return strings.Join(w.stored(), "\n") })
-	s.alone()
+	w.waitFor("superseded artifacts are gone", func() bool { return len(w.stored()) == len(w.objects) }, func() string { return strings.Join(w.stored(), "\n") })
+	s.stopDownloads()
 	s.Process.Signal(syscall.SIGTERM)
 	<-s.ended
 	if s.err != nil {
 		w.Errorf("the end: %v\n%s", s.err, s.log)
 	}
-	w.log(s)
+	w.checkLog(s)
 	checkStore(w.T, w.store, false)
-	w.nothingLeft()
+	w.checkNoLeftovers()
 }
 
-// until waits until is returns true, for at most chaosWait.
-func (w *chaos) until(what string, is func() bool, why func() string) {
+// waitFor waits until is returns true, for at most chaosWait.
+func (w *chaos) waitFor(what string, is func() bool, why func() string) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), chaosWait)
 	defer cancel()
@@ -141,12 +141,12 @@ func (w *chaos) until(what string, is func() bool, why func() string) {
 	}
 }
 
-// calm ends all faults and waits until every object is ready and has the newest content.
-func (w *chaos) calm(s *chaosServer) {
+// awaitReady ends all faults and waits until every object is ready and has the newest content.
+func (w *chaos) awaitReady(s *chaosServer) {
 	w.Helper()
 	w.origins.fail(0)
 	os.Remove(filepath.Join(w.docs, "zz.yaml"))
-	w.secret()
+	w.rotateSecret()
 	for _, x := range w.objects {
 		w.write(x, 1)
 	}
@@ -154,20 +154,20 @@ func (w *chaos) calm(s *chaosServer) {
 		w.origins.move(i)
 	}
 	for _, x := range w.objects {
-		w.until(x.String()+" is resumed", func() bool {
+		w.waitFor(x.String()+" is resumed", func() bool {
 			_, err := s.client.Resume(s.ctx, x.Reference, api.Change{})
 			return err == nil
 		}, func() string { return "" })
 	}
 	for _, x := range w.objects {
 		why := ""
-		w.until(x.String()+" is ready and new", func() bool {
+		w.waitFor(x.String()+" is ready and new", func() bool {
 			one, err := s.client.Source(s.ctx, x.Reference)
 			if why = fmt.Sprintf("%v, %+v", err, one); err != nil || one.Ready != "True" || one.Artifact == nil {
 				return false
 			}
-			_, body, err := w.fetch(s.ctx, s.at(one.Artifact.URL))
-			return err == nil && bytes.Contains(unpacked(body), []byte(w.mark(x)))
+			_, body, err := w.fetch(s.ctx, s.serverURL(one.Artifact.URL))
+			return err == nil && bytes.Contains(decompress(body), []byte(w.mark(x)))
 		}, func() string { return why })
 	}
 }
@@ -180,9 +180,9 @@ func (w *chaos) mark(x chaosObject) string {
 	return w.origins.token(x.origin)
 }
 
-// unpacked returns the decompressed content of a gzip file, or the file itself if it is not
+// decompress returns the decompressed content of a gzip file, or the file itself if it is not
 // compressed.
-func unpacked(b []byte) []byte {
+func decompress(b []byte) []byte {
 	z, err := gzip.NewReader(bytes.NewReader(b))
 	if err != nil {
 		return b
@@ -191,11 +191,11 @@ func unpacked(b []byte) []byte {
 	return all
 }
 
-// A holding counts the open resources of a process.
-type holding struct{ goroutines, files int }
+// A resourceCount counts the open resources of a process.
+type resourceCount struct{ goroutines, files int }
 
 // usage returns the open resources of a server.
-func (w *chaos) usage(s *chaosServer) (u holding) {
+func (w *chaos) usage(s *chaosServer) (u resourceCount) {
 	w.http.CloseIdleConnections()
 	_, body, err := w.fetch(s.ctx, s.url+"/debug/pprof/goroutine?debug=1")
 	if err == nil {
@@ -226,9 +226,9 @@ func (w *chaos) stored() (paths []string) {
 	return paths
 }
 
-// nothingLeft checks that no temporary files are left, and that every stored artifact and status
+// checkNoLeftovers checks that no temporary files are left, and that every stored artifact and status
 // belongs to an object.
-func (w *chaos) nothingLeft() {
+func (w *chaos) checkNoLeftovers() {
 	w.Helper()
 	live := map[string]bool{}
 	for _, x := range w.objects {

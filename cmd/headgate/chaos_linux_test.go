@@ -42,7 +42,7 @@ type chaos struct {
 	objects []chaosObject
 
 	downloads, refusals atomic.Int64
-	full                int // generations that ran with a full disk
+	fullDisk            int // generations that ran with a full disk
 }
 
 // A chaosObject is a source. Its spec has a placeholder for a number, which each edit changes.
@@ -73,7 +73,7 @@ func newChaos(t *testing.T) *chaos {
 	add("PkgChart", "web", chaosRepos, `chart: web, version: "*", sourceRef: {kind: PkgRepository, name: charts}, ignoreMissingValuesFiles: true, valuesFiles: [values.yaml, "v%d.yaml"]`)
 	add("Bucket", "assets", chaosRepos+1, fmt.Sprintf("endpoint: %q, bucketName: assets, insecure: true, ignore: \"/ignored-%%d\"", o.s3))
 	add("OCIRepository", "app", chaosRepos+2, fmt.Sprintf("url: \"oci://%s/team/app\", insecure: true, ref: {tag: latest}, ignore: \"/ignored-%%d\"", o.oci))
-	w.secret()
+	w.rotateSecret()
 	for _, x := range w.objects {
 		w.write(x, 1)
 	}
@@ -105,13 +105,13 @@ func (w *chaos) replace(file, text string) {
 	must(w, err)
 }
 
-// secret rotates the password of the first repository.
-func (w *chaos) secret() {
+// rotateSecret rotates the password of the first repository.
+func (w *chaos) rotateSecret() {
 	w.replace(filepath.Join(w.docs, "login.yaml"), fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData: {username: ci, password: %q}\n", w.origins.rotate()))
 }
 
-// act makes a random change that a server must tolerate.
-func (w *chaos) act(s *chaosServer) {
+// randomChange makes a random change that a server must tolerate.
+func (w *chaos) randomChange(s *chaosServer) {
 	x := w.objects[w.rand.IntN(len(w.objects))]
 	bad := filepath.Join(w.docs, "zz.yaml")
 	switch w.rand.IntN(24) {
@@ -120,7 +120,7 @@ func (w *chaos) act(s *chaosServer) {
 	case 0, 1, 2, 3:
 		w.origins.move(w.rand.IntN(chaosRepos + 3))
 	case 4, 5:
-		w.secret()
+		w.rotateSecret()
 	case 6:
 		os.Remove(w.file(x))
 	case 7: // truncated, until the next edit
@@ -143,15 +143,15 @@ func (w *chaos) act(s *chaosServer) {
 // A chaosServer is one process of the server.
 type chaosServer struct {
 	*exec.Cmd
-	ctx     context.Context // done when the server is killed
-	kill    func()
-	alone   func() // ends the downloads and waits for them
-	ended   chan struct{}
-	err     error // result of Wait
-	log     *bytes.Buffer
-	url     string // "" if the server did not start listening
-	client  *api.Client
-	loaders sync.WaitGroup
+	ctx           context.Context // done when the server is killed
+	kill          func()
+	stopDownloads func() // ends the downloads and waits for them
+	ended         chan struct{}
+	err           error // result of Wait
+	log           *bytes.Buffer
+	url           string // "" if the server did not start listening
+	client        *api.Client
+	loaders       sync.WaitGroup
 }
 
 // chaosBase is the base URL in statuses. It stands for the address of each server.
@@ -192,7 +192,7 @@ func (w *chaos) start(length time.Duration) *chaosServer {
 	}
 	if s.url != "" {
 		load, stop := context.WithCancel(s.ctx)
-		s.alone = func() {
+		s.stopDownloads = func() {
 			stop()
 			s.loaders.Wait()
 		}
@@ -201,8 +201,8 @@ func (w *chaos) start(length time.Duration) *chaosServer {
 	return s
 }
 
-// over kills a server, waits for its end, and checks the state that it leaves.
-func (w *chaos) over(s *chaosServer) {
+// killAndCheck kills a server, waits for its end, and checks the state that it leaves.
+func (w *chaos) killAndCheck(s *chaosServer) {
 	w.Helper()
 	s.kill()
 	<-s.ended
@@ -211,12 +211,12 @@ func (w *chaos) over(s *chaosServer) {
 	if status, ok := s.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
 		w.Errorf("headgate serve ended by itself: %v", s.ProcessState)
 	}
-	w.log(s)
+	w.checkLog(s)
 	checkStore(w.T, w.store, false)
 }
 
-// log checks the log of a server.
-func (w *chaos) log(s *chaosServer) {
+// checkLog checks the log of a server.
+func (w *chaos) checkLog(s *chaosServer) {
 	w.Helper()
 	if text := s.log.String(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic:") || strings.Contains(text, "goroutine ") || w.Failed() {
 		w.Errorf("headgate serve said:\n%.8000s", text)
@@ -241,19 +241,19 @@ func TestServeChaos(t *testing.T) {
 		if n%3 == 1 && s.url != "" { // writes fail beyond this file size
 			room := uint64([]int{0, 300, 2000, 8 << 10}[w.rand.IntN(4)])
 			if unix.Prlimit(s.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: room, Max: room}, nil) == nil {
-				w.full++
+				w.fullDisk++
 			}
 		}
 		for s.ctx.Err() == nil {
-			w.act(s)
+			w.randomChange(s)
 		}
-		w.over(s)
+		w.killAndCheck(s)
 		if t.Failed() {
 			t.FailNow()
 		}
 	}
-	w.settle()
-	t.Logf("seed %d: %d kills, %d without room, %d edits, %d moves, %d downloads, %d refused", *chaosSeed, n, w.full, w.edits, sum(w.origins.moves), w.downloads.Load(), w.refusals.Load())
+	w.checkRecovery()
+	t.Logf("seed %d: %d kills, %d without room, %d edits, %d moves, %d downloads, %d refused", *chaosSeed, n, w.fullDisk, w.edits, sum(w.origins.moves), w.downloads.Load(), w.refusals.Load())
 }
 
 func sum(numbers []int) (n int) {

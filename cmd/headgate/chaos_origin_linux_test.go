@@ -135,7 +135,7 @@ func (o *chaosOrigins) serve(w http.ResponseWriter, r *http.Request, next http.H
 	case 3:
 		reset(w)
 	case 4:
-		next.ServeHTTP(&truncated{w, rand.IntN(2000)}, r)
+		next.ServeHTTP(&truncatingWriter{w, rand.IntN(2000)}, r)
 	}
 }
 
@@ -161,13 +161,13 @@ func reset(w http.ResponseWriter) {
 	}
 }
 
-// A truncated is a response writer that aborts the response after a number of bytes.
-type truncated struct {
+// A truncatingWriter is a response writer that aborts the response after a number of bytes.
+type truncatingWriter struct {
 	http.ResponseWriter
 	left int
 }
 
-func (w *truncated) Write(b []byte) (int, error) {
+func (w *truncatingWriter) Write(b []byte) (int, error) {
 	if len(b) <= w.left {
 		w.left -= len(b)
 		return w.ResponseWriter.Write(b)

@@ -18,11 +18,11 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// An object is a document in docs/deploy.
-type object map[string]any
+// A manifest is a document in docs/deploy.
+type manifest map[string]any
 
 // at returns the value at a path of keys. The index of a list is a number.
-func (o object) at(path string) any {
+func (o manifest) at(path string) any {
 	var value any = map[string]any(o)
 	for key := range strings.SplitSeq(path, ".") {
 		switch v := value.(type) {
@@ -37,20 +37,20 @@ func (o object) at(path string) any {
 	return value
 }
 
-// deployed returns the documents of docs/deploy by KIND/NAMESPACE/NAME.
-func deployed(t *testing.T) map[string]object {
+// deployManifests returns the documents of docs/deploy by KIND/NAMESPACE/NAME.
+func deployManifests(t *testing.T) map[string]manifest {
 	t.Helper()
 	files, err := filepath.Glob("../../docs/deploy/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%v, %v", files, err)
 	}
-	all := map[string]object{}
+	all := map[string]manifest{}
 	for _, file := range files {
 		if strings.Contains(file, "alerts") { // Prometheus rules, which promtool checks
 			continue
 		}
 		for document := range strings.SplitSeq(read(t, file), "\n---\n") {
-			var o object
+			var o manifest
 			if err := yaml.UnmarshalStrict([]byte(document), &o); err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
@@ -61,8 +61,8 @@ func deployed(t *testing.T) map[string]object {
 	return all
 }
 
-// same compares each pair of values: the deployed one and the expected one.
-func same(t *testing.T, pairs map[string][2]any) {
+// checkPairs compares each pair of values: the deployed one and the expected one.
+func checkPairs(t *testing.T, pairs map[string][2]any) {
 	t.Helper()
 	for what, pair := range pairs {
 		if pair[0] == nil || !reflect.DeepEqual(pair[0], pair[1]) {
@@ -75,8 +75,8 @@ func same(t *testing.T, pairs map[string][2]any) {
 // as root, and that the test runner has exactly the permissions that the specification names for
 // chart tests.
 func TestDeployedManifests(t *testing.T) {
-	all := deployed(t)
-	same(t, map[string][2]any{
+	all := deployManifests(t)
+	checkPairs(t, map[string][2]any{
 		"account":       {all["Deployment/headgate/tester"].at("spec.template.spec.serviceAccountName"), all["ServiceAccount/headgate/tester"].at("metadata.name")},
 		"subject":       {all["RoleBinding/shop/headgate-tester"].at("subjects.0.name"), "tester"},
 		"its namespace": {all["RoleBinding/shop/headgate-tester"].at("subjects.0.namespace"), "headgate"},
@@ -92,12 +92,12 @@ func TestDeployedManifests(t *testing.T) {
 		name, command, namespace, tokens string
 		port                             float64
 	}{{"tester", "tester", "headgate", "tester-tokens", 8080}, {"sources", "serve", "headgate-sources", "sources-tokens", 9090}} {
-		named := func(kind string) object { return all[kind+"/"+d.namespace+"/"+d.name] }
+		named := func(kind string) manifest { return all[kind+"/"+d.namespace+"/"+d.name] }
 		deployment := named("Deployment")
-		pod := object(deployment.at("spec.template").(map[string]any))
-		container := object(pod.at("spec.containers.0").(map[string]any))
+		pod := manifest(deployment.at("spec.template").(map[string]any))
+		container := manifest(pod.at("spec.containers.0").(map[string]any))
 		labels := pod.at("metadata.labels")
-		same(t, map[string][2]any{
+		checkPairs(t, map[string][2]any{
 			"selector of the Deployment":    {deployment.at("spec.selector.matchLabels"), labels},
 			"selector of the Service":       {named("Service").at("spec.selector"), labels},
 			"selector of the NetworkPolicy": {named("NetworkPolicy").at("spec.podSelector.matchLabels"), labels},
@@ -118,7 +118,7 @@ func TestDeployedManifests(t *testing.T) {
 			testenv.Equal(t, args[0], d.command, "%s runs %v", d.name, args)
 			args = args[1:]
 		}
-		grace := flagsOf(t, d.command, args).at.Grace
+		grace := parseListenFlags(t, d.command, args).listenEndpoint.Grace
 		if seconds := pod.at("spec.terminationGracePeriodSeconds").(float64); time.Duration(seconds)*time.Second <= grace {
 			t.Errorf("the pod is killed after %v s, what is under way has %s", seconds, grace)
 		}
@@ -150,7 +150,7 @@ func TestDeployedUnit(t *testing.T) {
 	if !slices.Contains(args, "--store=/var/lib/"+settings["StateDirectory"]) {
 		t.Errorf("ExecStart=%v, StateDirectory=%s", args, settings["StateDirectory"])
 	}
-	grace := flagsOf(t, "serve", args[2:]).at.Grace
+	grace := parseListenFlags(t, "serve", args[2:]).listenEndpoint.Grace
 	if stop, err := time.ParseDuration(settings["TimeoutStopSec"]); err != nil || stop <= grace {
 		t.Errorf("TimeoutStopSec=%s, and answers have %s", settings["TimeoutStopSec"], grace)
 	}
@@ -185,7 +185,7 @@ func TestDockerfile(t *testing.T) {
 		}
 		line := append(words(entry), words(args)...)
 		testenv.Equal(t, line[:2], []string{"/usr/local/bin/headgate", command}, "%s: it runs %v", name, line)
-		flagsOf(t, command, line[2:])
+		parseListenFlags(t, command, line[2:])
 		if !strings.Contains(stages[name], "\nUSER 65532:65532\n") {
 			t.Errorf("%s: it runs as root", name)
 		}
@@ -199,8 +199,8 @@ func words(list any) (words []string) {
 	return words
 }
 
-// flagsOf parses the flags of a server with its own command and returns the listener flags.
-func flagsOf(t *testing.T, name string, args []string) listenFlags {
+// parseListenFlags parses the flags of a server with its own command and returns the listener flags.
+func parseListenFlags(t *testing.T, name string, args []string) listenFlags {
 	t.Helper()
 	var c *cobra.Command
 	var check func() (listenFlags, error)

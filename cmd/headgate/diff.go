@@ -34,7 +34,7 @@ files that push would publish are compared.
 Exit codes: 0 the artifacts are the same, 4 they differ, 1 something failed, 2 usage.`,
 		Example: `  headgate diff gitrepository/app ./checkout
   headgate diff oci://registry.example.org/app ./manifests -q || headgate push ./manifests oci://registry.example.org/app`,
-		Args:              arguments(2, 2),
+		Args:              rangeArgs(2, 2),
 		ValidArgsFunction: completeStored(&f.store),
 		RunE:              func(c *cobra.Command, args []string) error { return p.runDiff(c.Context(), f, args) },
 	}
@@ -46,15 +46,15 @@ Exit codes: 0 the artifacts are the same, 4 they differ, 1 something failed, 2 u
 }
 
 func (p *program) runDiff(ctx context.Context, f *sourceFlags, args []string) error {
-	s, err := p.open(f)
+	s, err := p.openSession(f)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	c := comparison{Before: shown(args[0]), After: shown(args[1]), Changes: []difference{}}
+	c := comparison{Before: redactArgument(args[0]), After: redactArgument(args[1]), Changes: []difference{}}
 	for i, arg := range args {
-		if c.trees[i], err = s.tree(ctx, arg); err != nil {
-			return s.about(arg, err)
+		if c.trees[i], err = s.openTree(ctx, arg); err != nil {
+			return s.prefixError(arg, err)
 		}
 	}
 	var names []string
@@ -75,7 +75,7 @@ func (p *program) runDiff(ctx context.Context, f *sourceFlags, args []string) er
 	case f.output == "patch" && f.prints():
 		err = c.patch(p.stdout)
 	case !c.Same || f.output != "table": // a table without changes is not printed
-		err = p.result(&f.outputFlags, c, names, lines)
+		err = p.printResult(&f.outputFlags, c, names, lines)
 	}
 	if err == nil && !c.Same {
 		err = &exitError{exitChanged, nil}
@@ -83,37 +83,37 @@ func (p *program) runDiff(ctx context.Context, f *sourceFlags, args []string) er
 	return err
 }
 
-// shown returns an argument. If it is a URL, credentials are removed.
-func shown(arg string) string {
+// redactArgument returns an argument. If it is a URL, credentials are removed.
+func redactArgument(arg string) string {
 	if strings.Contains(arg, "://") {
 		return redact.RedactIfQuery(redact.WithoutPassword(arg))
 	}
 	return arg
 }
 
-// about prefixes an error with its subject and keeps its exit code. Without -f
+// prefixError prefixes an error with its subject and keeps its exit code. Without -f
 // the text names flags instead of fields.
-func (s *session) about(arg string, err error) error {
+func (s *session) prefixError(arg string, err error) error {
 	text := err.Error()
 	if len(s.flags.files) == 0 {
-		text = byFlag(text)
+		text = fieldsToFlags(text)
 	}
-	return &exitError{codeOf(err), fmt.Errorf("%s: %s%s", redact.String(arg), text, unreachable(err))}
+	return &exitError{codeOf(err), fmt.Errorf("%s: %s%s", redact.String(arg), text, unreachableHint(err))}
 }
 
-// tree opens an argument of diff: a URL, a directory, or else an archive or
+// openTree opens an argument of diff: a URL, a directory, or else an archive or
 // artifact.
-func (s *session) tree(ctx context.Context, arg string) (fs.FS, error) {
-	var r ruled
+func (s *session) openTree(ctx context.Context, arg string) (fs.FS, error) {
+	var r sourceTree
 	var err error
 	switch {
 	case strings.Contains(arg, "://"):
 		var obj source.Object
 		if obj, err = s.objectOf(ctx, arg); err == nil {
-			r, err = s.content(ctx, obj)
+			r, err = s.openContent(ctx, obj)
 		}
 	case isDir(arg):
-		r, err = s.dir(ctx, arg)
+		r, err = s.openDir(ctx, arg)
 	default:
 		lookup := artifactLookup{store: s.flags.store, maxBytes: s.flags.maxBytes}
 		file, err := lookup.open(ctx, arg)
@@ -205,8 +205,8 @@ func differenceOf(c artifact.Change) difference {
 // other change.
 func (c *comparison) patch(w io.Writer) error {
 	for _, d := range c.Changes {
-		before, beforeName, textBefore, err := c.version(0, d.Before, d.Path)
-		after, afterName, textAfter, err2 := c.version(1, d.After, d.Path)
+		before, beforeName, textBefore, err := c.readFile(0, d.Before, d.Path)
+		after, afterName, textAfter, err2 := c.readFile(1, d.After, d.Path)
 		if err := errors.Join(err, err2); err != nil {
 			return err
 		}
@@ -227,9 +227,9 @@ func (c *comparison) patch(w io.Writer) error {
 	return nil
 }
 
-// version returns the content of a path in tree i, its name in the patch, and
+// readFile returns the content of a path in tree i, its name in the patch, and
 // whether a terminal can show it.
-func (c *comparison) version(i int, s *side, path string) (text []byte, name string, shown bool, err error) {
+func (c *comparison) readFile(i int, s *side, path string) (text []byte, name string, shown bool, err error) {
 	const most = 1 << 20 // bytes
 	if s == nil || s.Type != "file" {
 		return nil, "/dev/null", true, nil

@@ -39,7 +39,7 @@ var released = flag.String("headgate", "", "directory of the headgate that docum
 // servers replace those of example.org, behind a proxy. Each document replaces 127.0.0.1 by its own
 // loopback address.
 func TestDocs(t *testing.T) {
-	world := standIns(t)
+	world := startDocServers(t)
 	var sessions *commandSessions
 	if *released == "" {
 		sessions = new(commandSessions)
@@ -66,7 +66,7 @@ func TestDocs(t *testing.T) {
 					got := s.console(shown)
 					if *update {
 						text = strings.Replace(text, "```console\n"+shown, "```console\n"+got, 1)
-					} else if alike(got) != alike(shown) {
+					} else if normalizeOutput(got) != normalizeOutput(shown) {
 						t.Errorf("the document shows\n%s\nbut it is\n%s", shown, got)
 					}
 				}
@@ -78,8 +78,8 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// alike returns a text without the parts that differ between runs, and without progress lines.
-func alike(text string) string {
+// normalizeOutput returns a text without the parts that differ between runs, and without progress lines.
+func normalizeOutput(text string) string {
 	text = regexp.MustCompile(`(?m)^.*(: receiving |: asking | done; ).*\n`).ReplaceAllString(text, "")
 	for _, like := range [][2]string{ // in this order: an ID may have digits only
 		{`\b[0-9a-f]{7,}\b`, "HEX"}, {`[ \t]+`, " "}, {`\b\d[\d.:TZ-]*(ms|µs|s|m|h|d| ?[kMG]i?B| B)?\b`, "N"}, {`-{2,}`, "-"},
@@ -180,7 +180,7 @@ var (
 // server listens.
 func (s *docShell) enter(line string) string {
 	s.t.Helper()
-	line = s.local(line)
+	line = s.withLoopback(line)
 	line = intervals.ReplaceAllString(line, "--interval 100ms")
 	code := ""
 	if m := codeForm.FindStringSubmatch(line); m != nil {
@@ -239,8 +239,8 @@ func (s *docShell) execute(line, code string) string {
 	return string(a.Out)
 }
 
-// local returns a text in which the document's loopback address replaces 127.0.0.1.
-func (s *docShell) local(text string) string {
+// withLoopback returns a text in which the document's loopback address replaces 127.0.0.1.
+func (s *docShell) withLoopback(text string) string {
 	return strings.ReplaceAll(text, "127.0.0.1", s.loopback)
 }
 
@@ -264,7 +264,7 @@ func (s *docShell) file(name, text string) {
 	s.t.Helper()
 	file := filepath.Join(s.dir, name)
 	must(s.t, os.MkdirAll(filepath.Dir(file), 0o755))
-	must(s.t, os.WriteFile(file, []byte(s.local(text)), 0o644))
+	must(s.t, os.WriteFile(file, []byte(s.withLoopback(text)), 0o644))
 }
 
 // recipe types the headgate commands of a GitHub workflow or GitLab pipeline. For the action and
@@ -319,7 +319,7 @@ func (s *docShell) recipe(world []string, b block) {
 func TestDocsTerminal(t *testing.T) {
 	const file = "../../docs/images/terminal.svg"
 	s := &docShell{t: t, dir: t.TempDir()}
-	world := standIns(t)
+	world := startDocServers(t)
 	for _, b := range blocks(read(t, "../../README.md")) {
 		if b.name != "" {
 			s.file(b.name, b.text)
@@ -331,7 +331,7 @@ func TestDocsTerminal(t *testing.T) {
 	s.file("secrets/app-login/password", "s3cret")
 	var lines []string
 	for _, line := range []string{"headgate fetch -f sources.yaml --secrets ./secrets", "headgate fetch -f sources.yaml --secrets ./secrets --out ./app gitrepository/app", "find app -type f | sort"} {
-		shown := onTerminal(t, func(tty *os.File) {
+		shown := captureTerminal(t, func(tty *os.File) {
 			cmd := exec.Command("sh", "-c", line)
 			cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.dir, append(append(os.Environ(), world...), "NO_COLOR=", "GORACE=atexit_sleep_ms=0"), tty, tty
 			testenv.Equal(t, cmd.Run(), nil, line)
@@ -344,7 +344,7 @@ func TestDocsTerminal(t *testing.T) {
 		must(t, os.WriteFile(file, []byte(picture), 0o644))
 	}
 	text := func(picture string) string {
-		return alike(html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(picture, "")))
+		return normalizeOutput(html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(picture, "")))
 	}
 	testenv.Equal(t, text(read(t, file)), text(picture), "the picture shows")
 }
@@ -367,9 +367,9 @@ func svg(lines []string) string {
 		"<rect width=\"100%%\" height=\"100%%\" rx=\"8\" fill=\"#14181d\"/>\n%s</svg>\n", 32+8*widest, 28+19*len(lines), text.String())
 }
 
-// standIns starts the servers that documents use and a proxy to them. It returns the variables that
+// startDocServers starts the servers that documents use and a proxy to them. It returns the variables that
 // configure clients to use them.
-func standIns(t *testing.T) []string {
+func startDocServers(t *testing.T) []string {
 	repo := testenv.NewRepo(t)
 	repo.Tag("v1.2.3", repo.Commit(testenv.Commit{Branch: "main", Message: "first", Files: fstest.MapFS{
 		"deploy/app.yaml":               {Data: []byte("kind: ConfigMap\n")},

@@ -77,7 +77,7 @@ func TestDocsManifests(t *testing.T) {
 				continue
 			}
 			var out bytes.Buffer
-			if code := run(t.Context(), []string{"validate", "-f", "-"}, strings.NewReader(b.text), &out, &out, noVariables); code != exitReady || strings.Contains(out.String(), "warning") {
+			if code := run(t.Context(), []string{"validate", "-f", "-"}, strings.NewReader(b.text), &out, &out, emptyEnv); code != exitReady || strings.Contains(out.String(), "warning") {
 				t.Errorf("%s: %d, %s in\n%s", page, code, &out, b.text)
 			}
 		}
@@ -90,7 +90,7 @@ func TestDocsUsage(t *testing.T) {
 		for _, m := range regexp.MustCompile(`(?m)^    headgate (.*?)(?: +#.*)?$`).FindAllStringSubmatch(read(t, page), -1) {
 			args := append(strings.Fields(strings.NewReplacer(`"`, "", `'`, "").Replace(m[1])), "--help")
 			var out, stderr bytes.Buffer
-			if code := run(t.Context(), args, strings.NewReader(""), &out, &stderr, noVariables); code != exitReady || !strings.Contains(out.String(), "headgate "+args[0]) {
+			if code := run(t.Context(), args, strings.NewReader(""), &out, &stderr, emptyEnv); code != exitReady || !strings.Contains(out.String(), "headgate "+args[0]) {
 				t.Errorf("%s: headgate %s: %d, %s", page, m[1], code, &stderr)
 			}
 		}
@@ -144,7 +144,7 @@ func TestDocsCommands(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk((&program{lookup: noVariables}).root())
+	walk((&program{lookupEnv: emptyEnv}).root())
 	flagRow := func(f *pflag.Flag) string {
 		value, text := pflag.UnquoteUsage(f)
 		name := "--" + f.Name
@@ -193,7 +193,7 @@ func TestDocsCommands(t *testing.T) {
 	for row := range uses {
 		rows = append(rows, row)
 	}
-	slices.SortFunc(rows, func(a, b string) int { return strings.Compare(long(a), long(b)) })
+	slices.SortFunc(rows, func(a, b string) int { return strings.Compare(longFlagName(a), longFlagName(b)) })
 	fmt.Fprint(&out, strings.Join(rows, ""))
 	const file = "../../docs/reference/cli.md"
 	if *update {
@@ -204,8 +204,8 @@ func TestDocsCommands(t *testing.T) {
 	}
 }
 
-// long returns the text after the two dashes in the row of a flag.
-func long(row string) string {
+// longFlagName returns the text after the two dashes in the row of a flag.
+func longFlagName(row string) string {
 	_, name, _ := strings.Cut(row, "--")
 	return name
 }

@@ -50,11 +50,11 @@ func (f *documentFlags) registerFiles(c *cobra.Command) {
 
 // A selection selects objects by argument, by namespace and by label.
 type selection struct {
-	namespace  string
-	everywhere bool
-	selector   string
-	all        bool
-	refs       []objectArgument // empty selects all
+	namespace     string
+	allNamespaces bool
+	selector      string
+	all           bool
+	refs          []objectArgument // empty selects all
 }
 
 // An objectArgument names one object, or all objects of a kind.
@@ -66,18 +66,18 @@ type objectArgument struct {
 func (f *selection) register(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVarP(&f.namespace, "namespace", "n", "", "only objects in `NAMESPACE`, also for arguments KIND/NAME; default all")
-	fl.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "objects in all namespaces (the default)")
+	fl.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "objects in all namespaces (the default)")
 	fl.StringVarP(&f.selector, "selector", "l", "", "only objects with `LABELS`, such as team=shop,stage!=test,canary,!old")
 	fl.BoolVar(&f.all, "all", false, "all objects (the default of commands that do not need names)")
 }
 
 // narrows reports whether the flags exclude any objects.
-func (f *selection) narrows() bool { return f.namespace != "" && !f.everywhere || f.selector != "" }
+func (f *selection) narrows() bool { return f.namespace != "" && !f.allNamespaces || f.selector != "" }
 
-// choose parses arguments in the forms of kubectl and flux: KIND/NAME, KIND, KIND,KIND or KIND
+// parseArguments parses arguments in the forms of kubectl and flux: KIND/NAME, KIND, KIND,KIND or KIND
 // NAME..., each also after the word sources. No argument, or all, selects all objects. If needed is
 // set, the command requires names.
-func (f *selection) choose(args []string, needed bool) error {
+func (f *selection) parseArguments(args []string, needed bool) error {
 	needed = needed && !f.all && !f.narrows()
 	for len(args) > 0 && (args[0] == "source" || args[0] == "sources" || args[0] == "all" && !needed) {
 		args = args[1:]
@@ -88,7 +88,7 @@ func (f *selection) choose(args []string, needed bool) error {
 	if len(args) > 1 && !strings.Contains(args[0]+args[1], "/") {
 		if _, err := source.ParseReference(args[1]); err != nil { // not a kind, so it is a name
 			kind := args[0] + "/"
-			args = mapped(args[1:], func(name string) string { return kind + name })
+			args = mapSlice(args[1:], func(name string) string { return kind + name })
 		}
 	}
 	for _, arg := range args {
@@ -99,7 +99,7 @@ func (f *selection) choose(args []string, needed bool) error {
 				return &exitError{exitUsage, err}
 			case ref.Name == "" && needed:
 				return usage("%q names no object: write KIND/NAME or KIND/NAMESPACE/NAME, or select some with --all, -n or -l", name)
-			case ref.Namespace == "" && !f.everywhere:
+			case ref.Namespace == "" && !f.allNamespaces:
 				ref.Namespace = f.namespace
 			}
 			kind, _, _ := strings.Cut(name, "/")
@@ -109,17 +109,17 @@ func (f *selection) choose(args []string, needed bool) error {
 	return nil
 }
 
-// names reports whether the arguments and the namespace select an object, whatever its labels are.
-func (f *selection) names(ref source.Reference) bool {
+// selectsName reports whether the arguments and the namespace select an object, whatever its labels are.
+func (f *selection) selectsName(ref source.Reference) bool {
 	if len(f.refs) == 0 {
-		return f.namespace == "" || f.everywhere || ref.Namespace == f.namespace
+		return f.namespace == "" || f.allNamespaces || ref.Namespace == f.namespace
 	}
 	return slices.ContainsFunc(f.refs, func(r objectArgument) bool { return r.Selects(ref) })
 }
 
 // selects reports whether the selection includes an object with these labels.
 func (f *selection) selects(ref source.Reference, labels map[string]string) bool {
-	if !f.names(ref) {
+	if !f.selectsName(ref) {
 		return false
 	}
 	for term := range strings.SplitSeq(f.selector, ",") {
@@ -135,9 +135,9 @@ func (f *selection) selects(ref source.Reference, labels map[string]string) bool
 	return true
 }
 
-// missing returns an error for names that match no object in found and, if unique is set, for names
+// checkFound returns an error for names that match no object in found and, if unique is set, for names
 // that match more than one.
-func (f *selection) missing(found []source.Reference, unique bool) error {
+func (f *selection) checkFound(found []source.Reference, unique bool) error {
 	var errs []error
 	for _, ref := range f.refs {
 		same := 0
@@ -162,7 +162,7 @@ func (f *selection) missing(found []source.Reference, unique bool) error {
 func (f *selection) filter() (filter api.Filter) {
 	if len(f.refs) == 1 {
 		filter.Kind, filter.Namespace, filter.Name = f.refs[0].Kind, f.refs[0].Namespace, f.refs[0].Name
-	} else if len(f.refs) == 0 && !f.everywhere {
+	} else if len(f.refs) == 0 && !f.allNamespaces {
 		filter.Namespace = f.namespace
 	}
 	return filter
@@ -171,13 +171,13 @@ func (f *selection) filter() (filter api.Filter) {
 // A session holds the state that the commands on sources share.
 type session struct {
 	*program
-	flags   *sourceFlags
-	set     *source.Set
-	bad     error // errors of objects that did not decode; the others are processed
-	typed   bool  // URLs and flags define the objects
-	env     source.Env
-	origins headgate.Origins // without a cache
-	opened  []io.Closer      // closed by close
+	flags     *sourceFlags
+	set       *source.Set
+	decodeErr error // errors of objects that did not decode; the others are processed
+	fromURLs  bool  // URLs and flags define the objects
+	env       source.Env
+	origins   headgate.Origins // without a cache
+	opened    []io.Closer      // closed by close
 }
 
 // close closes the files and content that the session opened.
@@ -187,24 +187,24 @@ func (s *session) close() {
 	}
 }
 
-// open reads the documents and prepares the environment of the objects. The caller closes the
+// openSession reads the documents and prepares the environment of the objects. The caller closes the
 // session.
-func (p *program) open(f *sourceFlags) (*session, error) {
+func (p *program) openSession(f *sourceFlags) (*session, error) {
 	s := &session{program: p, flags: f, set: new(source.Set), origins: p.origins("")}
 	var err error
-	if s.env, err = p.environment(f, s.set); err != nil {
+	if s.env, err = p.sourceEnv(f, s.set); err != nil {
 		return nil, err
 	}
-	s.bad = p.load(s.set, &f.documentFlags)
+	s.decodeErr = p.load(s.set, &f.documentFlags)
 	if !f.quiet {
 		p.warn(s.set.Warnings...)
-		p.skipped(s.set.Others, s.set.Skipped, f.verbose)
+		p.printSkipped(s.set.Others, s.set.Skipped, f.verbose)
 	}
 	return s, nil
 }
 
-// skipped prints how many documents of other kinds there are. With verbose it also lists them.
-func (p *program) skipped(others []source.Other, count int, verbose bool) {
+// printSkipped prints how many documents of other kinds there are. With verbose it also lists them.
+func (p *program) printSkipped(others []source.Other, count int, verbose bool) {
 	for _, o := range others {
 		if verbose {
 			fmt.Fprintf(p.stderr, "skipped %s\n", o)
@@ -220,7 +220,7 @@ func (p *program) skipped(others []source.Other, count int, verbose bool) {
 func (p *program) load(set *source.Set, f *documentFlags) error {
 	var errs []error
 	for _, name := range f.files {
-		errs = append(errs, p.decode(name, f.exclude, &set.Warnings, func(t text) error { return set.Decode(t.name, bytes.NewReader(t.data)) }))
+		errs = append(errs, p.decode(name, f.exclude, &set.Warnings, func(t fileText) error { return set.Decode(t.name, bytes.NewReader(t.data)) }))
 		f.counts = append(f.counts, len(set.Objects))
 	}
 	return errors.Join(errs...)
@@ -228,7 +228,7 @@ func (p *program) load(set *source.Set, f *documentFlags) error {
 
 // prepare opens a session and returns the objects that the command works on.
 func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*session, []source.Object, error) {
-	s, err := p.open(f)
+	s, err := p.openSession(f)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -257,16 +257,16 @@ func (s *session) warnOfUnused(objects []source.Object) {
 
 // objects returns the objects of -f that args name, or without -f the objects that URLs define.
 func (s *session) objects(ctx context.Context, args []string) (objects []source.Object, err error) {
-	s.typed = len(s.flags.files) == 0
+	s.fromURLs = len(s.flags.files) == 0
 	switch {
 	case s.flags.parallel < 1:
 		return nil, usage("--parallel %d: want 1 or more", s.flags.parallel)
-	case !s.typed:
-		if err = s.flags.fits(""); err == nil {
-			objects, err = s.selected(args)
+	case !s.fromURLs:
+		if err = s.flags.checkSort(""); err == nil {
+			objects, err = s.selectObjects(args)
 		}
 		if err == nil && len(objects) == 0 {
-			err = &exitError{exitUsage, cmp.Or(s.bad, fmt.Errorf("no objects in %s", strings.Join(s.flags.files, ", ")))}
+			err = &exitError{exitUsage, cmp.Or(s.decodeErr, fmt.Errorf("no objects in %s", strings.Join(s.flags.files, ", ")))}
 		}
 		return objects, err
 	case len(args) == 0:
@@ -285,10 +285,10 @@ func (s *session) objects(ctx context.Context, args []string) (objects []source.
 	return objects, nil
 }
 
-// selected returns the objects of -f that args and flags select. If they leave out some objects,
+// selectObjects returns the objects of -f that args and flags select. If they leave out some objects,
 // errors of the other documents become warnings.
-func (s *session) selected(args []string) ([]source.Object, error) {
-	if err := s.flags.choose(args, false); err != nil {
+func (s *session) selectObjects(args []string) ([]source.Object, error) {
+	if err := s.flags.parseArguments(args, false); err != nil {
 		return nil, err
 	}
 	for _, ref := range s.flags.refs {
@@ -296,7 +296,7 @@ func (s *session) selected(args []string) ([]source.Object, error) {
 			continue
 		}
 		if _, err := s.set.Find(ref.written); err != nil { // the named object may be one that did not decode
-			return nil, &exitError{exitUsage, errors.Join(s.bad, err)}
+			return nil, &exitError{exitUsage, errors.Join(s.decodeErr, err)}
 		}
 	}
 	var objects []source.Object
@@ -316,21 +316,21 @@ func (s *session) selected(args []string) ([]source.Object, error) {
 		return objects, nil
 	}
 	var bad, others []error
-	for _, err := range document.Split(s.bad) {
+	for _, err := range document.Split(s.decodeErr) {
 		if e, ok := errors.AsType[*source.DocumentError](err); ok && !names[e.Object] {
 			others = append(others, err)
 		} else {
 			bad = append(bad, err)
 		}
 	}
-	if s.bad = errors.Join(bad...); !s.flags.quiet {
+	if s.decodeErr = errors.Join(bad...); !s.flags.quiet {
 		s.warn(others...)
 	}
 	return objects, nil
 }
 
-// decoded returns the object that a document defines.
-func decoded(document string) (source.Object, error) {
+// decodeObject returns the object that a document defines.
+func decodeObject(document string) (source.Object, error) {
 	set := new(source.Set)
 	if err := set.Decode("status", strings.NewReader(document)); err != nil {
 		return nil, err
@@ -378,14 +378,14 @@ func addressOf(obj source.Object) string {
 func (f *documentFlags) completeObjects(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	set, quiet := new(source.Set), &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
 	_ = quiet.load(set, f)
-	return mapped(set.Objects, argumentOf), cobra.ShellCompDirectiveNoFileComp
+	return mapSlice(set.Objects, argumentOf), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeStored completes the objects of a store that can be read, and files.
 func completeStored(dir *string) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		set, _ := ledgerOf(*dir).List()
-		return mapped(set.Objects, argumentOf), cobra.ShellCompDirectiveDefault
+		return mapSlice(set.Objects, argumentOf), cobra.ShellCompDirectiveDefault
 	}
 }
 
@@ -402,14 +402,14 @@ func (f *manifestFlags) register(c *cobra.Command) {
 
 // rolloutDocuments are the decoded documents of a rollout.
 type rolloutDocuments struct {
-	canaries  []*rollout.Canary
-	warnings  []error
-	texts     []text
-	documents *source.Set // Secrets in the documents
+	canaries []*rollout.Canary
+	warnings []error
+	texts    []fileText
+	secrets  *source.Set // Secrets in the documents
 }
 
-// A text is the content of a file.
-type text struct {
+// A fileText is the content of a file.
+type fileText struct {
 	name string
 	data []byte
 }
@@ -420,20 +420,20 @@ func (p *program) readDocuments(f *manifestFlags) (*rolloutDocuments, error) {
 	if len(f.files) == 0 {
 		return nil, usage("give a Canary with -f")
 	}
-	b := &rolloutDocuments{documents: new(source.Set)}
+	b := &rolloutDocuments{secrets: new(source.Set)}
 	var errs []error
 	for _, name := range f.files {
-		errs = append(errs, p.decode(name, nil, &b.warnings, func(t text) error {
+		errs = append(errs, p.decode(name, nil, &b.warnings, func(t fileText) error {
 			b.texts = append(b.texts, t)
 			canaries, warnings, err := rollout.Decode(t.name, bytes.NewReader(t.data))
 			b.canaries, b.warnings = append(b.canaries, canaries...), append(b.warnings, warnings...)
 			if err == nil { // otherwise defects are reported twice
-				err = b.documents.Decode(t.name, bytes.NewReader(t.data))
+				err = b.secrets.Decode(t.name, bytes.NewReader(t.data))
 			}
 			return err
 		}))
 	}
-	b.warnings = append(b.warnings, b.documents.Warnings...)
+	b.warnings = append(b.warnings, b.secrets.Warnings...)
 	if err := errors.Join(errs...); err != nil {
 		p.warn(b.warnings...)
 		return nil, err
@@ -441,10 +441,10 @@ func (p *program) readDocuments(f *manifestFlags) (*rolloutDocuments, error) {
 	return b, nil
 }
 
-// refusal returns the reasons why a canary cannot be analyzed. Decode has added the same reasons to
-// the warnings, with their lines. refusal returns those as errors and removes them from the
+// checkCanary returns the reasons why a canary cannot be analyzed. Decode has added the same reasons to
+// the warnings, with their lines. checkCanary returns those as errors and removes them from the
 // warnings.
-func (b *rolloutDocuments) refusal(c *rollout.Canary) error {
+func (b *rolloutDocuments) checkCanary(c *rollout.Canary) error {
 	var located []error
 	rules := document.Split(c.Check())
 	for _, rule := range rules {
@@ -461,7 +461,7 @@ func (b *rolloutDocuments) refusal(c *rollout.Canary) error {
 // directory that have the names of documents, as [source.Set.DecodeFS] does. It skips files that
 // exclude and .headgateignore exclude. It decodes valid files even if others fail. A Helm template
 // in a directory adds a warning.
-func (p *program) decode(root string, exclude []string, warnings *[]error, decode func(text) error) error {
+func (p *program) decode(root string, exclude []string, warnings *[]error, decode func(fileText) error) error {
 	read := func(name string, f io.ReadCloser, err error) error {
 		if err != nil {
 			return err
@@ -471,7 +471,7 @@ func (p *program) decode(root string, exclude []string, warnings *[]error, decod
 		if err != nil {
 			return err // a truncated document may lack fields
 		}
-		if err = decode(text{name, data}); err != nil && name != root && bytes.Contains(data, []byte("{{")) {
+		if err = decode(fileText{name, data}); err != nil && name != root && bytes.Contains(data, []byte("{{")) {
 			err = errors.New("is a Helm template, which is not read: leave it out with --exclude, or in .headgateignore")
 			*warnings, err = append(*warnings, &source.DocumentError{File: name, Err: err}), nil
 		}
@@ -512,13 +512,13 @@ func (p *program) decode(root string, exclude []string, warnings *[]error, decod
 	return errors.Join(errs...)
 }
 
-// find returns the canary called NAME or NAMESPACE/NAME. If name is "", there must be exactly one.
-func (b *rolloutDocuments) find(name string) (*rollout.Canary, error) {
+// findCanary returns the canary called NAME or NAMESPACE/NAME. If name is "", there must be exactly one.
+func (b *rolloutDocuments) findCanary(name string) (*rollout.Canary, error) {
 	var found []*rollout.Canary
 	var names []string
 	for _, c := range b.canaries {
-		names = append(names, nameOf(c))
-		if name == "" || name == c.Metadata.Name || name == nameOf(c) {
+		names = append(names, canaryName(c))
+		if name == "" || name == c.Metadata.Name || name == canaryName(c) {
 			found = append(found, c)
 		}
 	}
@@ -530,29 +530,29 @@ func (b *rolloutDocuments) find(name string) (*rollout.Canary, error) {
 		return nil, usage("no Canary in the files of -f")
 	case len(found) == 0:
 		return nil, usage("no canary %q; there are %s", name, there)
-	case !slices.ContainsFunc(found, func(c *rollout.Canary) bool { return nameOf(c) != nameOf(found[0]) }):
-		return nil, usage("canary %s is declared more than once", nameOf(found[0]))
+	case !slices.ContainsFunc(found, func(c *rollout.Canary) bool { return canaryName(c) != canaryName(found[0]) }):
+		return nil, usage("canary %s is declared more than once", canaryName(found[0]))
 	}
 	return nil, usage("several canaries: name one of %s", there)
 }
 
-// chosenCanary reads the manifests and returns the named canary. It fails if the canary cannot be
+// readCanary reads the manifests and returns the named canary. It fails if the canary cannot be
 // analyzed.
-func (p *program) chosenCanary(f *manifestFlags, name string) (*rollout.Canary, *rolloutDocuments, error) {
+func (p *program) readCanary(f *manifestFlags, name string) (*rollout.Canary, *rolloutDocuments, error) {
 	b, err := p.readDocuments(f)
 	if err != nil {
 		return nil, nil, err
 	}
-	canary, err := b.find(name)
+	canary, err := b.findCanary(name)
 	if err == nil {
-		err = b.refusal(canary)
+		err = b.checkCanary(canary)
 	}
 	p.warn(b.warnings...)
 	return canary, b, err
 }
 
-// collect decodes the documents of one kind from all files.
-func collect[T any](b *rolloutDocuments, decode func(string, io.Reader) ([]T, error)) ([]T, error) {
+// decodeAll decodes the documents of one kind from all files.
+func decodeAll[T any](b *rolloutDocuments, decode func(string, io.Reader) ([]T, error)) ([]T, error) {
 	var all []T
 	var errs []error
 	for _, t := range b.texts {
@@ -562,12 +562,12 @@ func collect[T any](b *rolloutDocuments, decode func(string, io.Reader) ([]T, er
 	return all, errors.Join(errs...)
 }
 
-// nameOf returns NAMESPACE/NAME of a canary.
-func nameOf(c *rollout.Canary) string { return c.Namespace() + "/" + c.Metadata.Name }
+// canaryName returns NAMESPACE/NAME of a canary.
+func canaryName(c *rollout.Canary) string { return c.Namespace() + "/" + c.Metadata.Name }
 
-// secretsOf returns a lookup of Secrets in documents, in the directory dir and in the environment.
-func (p *program) secretsOf(dir string, documents *source.Set) (rollout.Secrets, error) {
-	places, err := p.secretPlaces(dir, documents)
+// rolloutSecrets returns a lookup of Secrets in documents, in the directory dir and in the environment.
+func (p *program) rolloutSecrets(dir string, documents *source.Set) (rollout.Secrets, error) {
+	places, err := p.secretLookup(dir, documents)
 	return func(ctx context.Context, namespace, name string) (map[string][]byte, error) {
 		s, err := places.Secret(ctx, namespace, name)
 		return s.Data, err
@@ -576,12 +576,14 @@ func (p *program) secretsOf(dir string, documents *source.Set) (rollout.Secrets,
 
 // completeCanaries completes the canaries in the files of -f.
 func completeCanaries(f *manifestFlags) cobra.CompletionFunc {
-	return offer(1, func(context.Context, *cobra.Command, []string) []string { return mapped(f.offered(), nameOf) })
+	return completeNames(1, func(context.Context, *cobra.Command, []string) []string {
+		return mapSlice(f.completionCanaries(), canaryName)
+	})
 }
 
-// offered returns the canaries in the readable files of -f. It does not read standard input, which
+// completionCanaries returns the canaries in the readable files of -f. It does not read standard input, which
 // is the user's terminal.
-func (f *manifestFlags) offered() []*rollout.Canary {
+func (f *manifestFlags) completionCanaries() []*rollout.Canary {
 	files := slices.Compact(slices.Sorted(slices.Values(f.files))) // completion parses the flags twice
 	quiet := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
 	b, err := quiet.readDocuments(&manifestFlags{files: files})

@@ -24,8 +24,8 @@ type eventFlags struct {
 	since string
 }
 
-// mostEvents is the maximum number of events that one request to the server returns.
-const mostEvents = 1000
+// maxEvents is the maximum number of events that one request to the server returns.
+const maxEvents = 1000
 
 func (p *program) events() *cobra.Command {
 	f := new(eventFlags)
@@ -56,11 +56,11 @@ func (f *eventFlags) eventQuery(now time.Time) (q api.EventQuery, err error) {
 	q = f.query
 	q.Filter = f.filter()
 	if len(f.refs) > 1 {
-		q.Limit = mostEvents // the query also selects events of other objects
+		q.Limit = maxEvents // the query also selects events of other objects
 	}
 	switch {
-	case f.query.Limit < 1 || f.query.Limit > mostEvents:
-		return q, usage("--limit %d: want 1 to %d", f.query.Limit, mostEvents)
+	case f.query.Limit < 1 || f.query.Limit > maxEvents:
+		return q, usage("--limit %d: want 1 to %d", f.query.Limit, maxEvents)
 	case f.selector != "":
 		return q, usage("-l: events have no labels: name an object, or give a namespace with -n")
 	case f.since == "":
@@ -77,7 +77,7 @@ func (f *eventFlags) eventQuery(now time.Time) (q api.EventQuery, err error) {
 }
 
 func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) error {
-	if err := f.choose(args, false); err != nil {
+	if err := f.parseArguments(args, false); err != nil {
 		return err
 	}
 	q, err := f.eventQuery(time.Now())
@@ -93,30 +93,30 @@ func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) e
 	}
 	cells := func(e api.Event) []string {
 		o := e.InvolvedObject
-		return []string{instant(e.Timestamp), e.Severity, e.Reason, o.Kind + "/" + o.Namespace + "/" + o.Name, e.Message}
+		return []string{formatTime(e.Timestamp), e.Severity, e.Reason, o.Kind + "/" + o.Namespace + "/" + o.Name, e.Message}
 	}
 	if f.watch {
 		t := p.table(f.output == "wide")
 		return k.client.FollowEvents(ctx, q, func(e api.Event) error {
 			switch {
-			case !f.names(sourceRef(of(e))):
+			case !f.selectsName(sourceRef(of(e))):
 				return nil
-			case f.documents():
+			case f.machineReadable():
 				return printItem(p.stdout, f.output, e)
 			}
 			return t.print(cells(e))
 		})
 	}
-	ctx, cancel := k.bounded(ctx)
+	ctx, cancel := k.requestContext(ctx)
 	defer cancel()
 	events, err := k.client.Events(ctx, q)
 	if err != nil {
 		return err
 	}
-	events = slices.DeleteFunc(events, func(e api.Event) bool { return !f.names(sourceRef(of(e))) })
+	events = slices.DeleteFunc(events, func(e api.Event) bool { return !f.selectsName(sourceRef(of(e))) })
 	events = events[max(0, len(events)-f.query.Limit):]
-	lines := append([][]string{{"TIME", "SEVERITY", "REASON", "OBJECT", "MESSAGE"}}, mapped(events, cells)...)
-	return p.result(&f.outputFlags, map[string][]api.Event{"events": append([]api.Event{}, events...)}, nil, lines)
+	lines := append([][]string{{"TIME", "SEVERITY", "REASON", "OBJECT", "MESSAGE"}}, mapSlice(events, cells)...)
+	return p.printResult(&f.outputFlags, map[string][]api.Event{"events": append([]api.Event{}, events...)}, nil, lines)
 }
 
 func (p *program) reconcile() *cobra.Command {
@@ -143,7 +143,7 @@ func (p *program) runReconcile(ctx context.Context, f *statusStoreFlags, args []
 		return err
 	}
 	found, _, err := k.sources(ctx, wait)
-	if err := errors.Join(err, k.missing(mapped(found, sourceRef), false)); err != nil {
+	if err := errors.Join(err, k.checkFound(mapSlice(found, sourceRef), false)); err != nil {
 		return err
 	}
 	if !wait {
@@ -151,7 +151,7 @@ func (p *program) runReconcile(ctx context.Context, f *statusStoreFlags, args []
 		for _, s := range found {
 			_, _, err := k.client.Reconcile(ctx, sourceRef(s), api.Change{By: p.user()}, 0)
 			if err == nil && f.prints() {
-				_, err = fmt.Fprintf(p.stdout, "%s: asked for\n", argument(s))
+				_, err = fmt.Fprintf(p.stdout, "%s: asked for\n", argumentOfSource(s))
 			}
 			errs = append(errs, err)
 		}
@@ -166,14 +166,14 @@ func (p *program) runReconcile(ctx context.Context, f *statusStoreFlags, args []
 }
 
 // reconcileAll makes the server reconcile sources concurrently, each after the sources that it needs.
-func (k *statusStore) reconcileAll(ctx context.Context, found []api.Source) ([]*row, error) {
-	objects, rows, ended := make([]source.Object, len(found)), make([]*row, len(found)), make([]chan struct{}, len(found))
+func (k *statusStore) reconcileAll(ctx context.Context, found []api.Source) ([]*objectResult, error) {
+	objects, rows, ended := make([]source.Object, len(found)), make([]*objectResult, len(found)), make([]chan struct{}, len(found))
 	for i, s := range found {
-		obj, err := decoded(s.Document)
+		obj, err := decodeObject(s.Document)
 		if err != nil {
 			return nil, err
 		}
-		objects[i], rows[i], ended[i] = obj, &row{Result: headgate.Result{Object: obj, Index: i}}, make(chan struct{})
+		objects[i], rows[i], ended[i] = obj, &objectResult{Result: headgate.Result{Object: obj, Index: i}}, make(chan struct{})
 	}
 	var runs sync.WaitGroup
 	for i, before := range source.Order(objects) {
@@ -190,7 +190,7 @@ func (k *statusStore) reconcileAll(ctx context.Context, found []api.Source) ([]*
 }
 
 // reconcileOne makes the server reconcile a source, waits for the end of its run, and puts the result into r.
-func (k *statusStore) reconcileOne(ctx context.Context, ref source.Reference, r *row) {
+func (k *statusStore) reconcileOne(ctx context.Context, ref source.Reference, r *objectResult) {
 	s, ticket, err := k.client.Reconcile(ctx, ref, api.Change{By: k.user()}, time.Minute)
 	for err == nil && (s.Last == nil || s.Last.Number < ticket.Run || s.Document == "") {
 		if err = retry.Sleep(ctx, time.Second); err == nil {
@@ -203,7 +203,7 @@ func (k *statusStore) reconcileOne(ctx context.Context, ref source.Reference, r 
 	}
 	var obj source.Object
 	if err == nil {
-		obj, err = decoded(s.Document)
+		obj, err = decodeObject(s.Document)
 	}
 	if err != nil {
 		r.err, r.Outcome = err, source.Failed

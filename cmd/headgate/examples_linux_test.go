@@ -57,7 +57,7 @@ func TestExamples(t *testing.T) {
 			for lines := bufio.NewScanner(r); lines.Scan(); {
 				shown += lines.Text() + "\n"
 				if page := regexp.MustCompile(`http://\S+/ui/`).FindString(lines.Text()); page != "" {
-					if r, text := ask(t, "GET", page, ""); r.StatusCode != http.StatusOK {
+					if r, text := sendRequest(t, "GET", page, ""); r.StatusCode != http.StatusOK {
 						t.Errorf("%s: %s %s", page, r.Status, text)
 					}
 				}
@@ -96,7 +96,7 @@ func TestExamples(t *testing.T) {
 				}
 				if *update {
 					must(t, os.WriteFile(page, []byte(strings.Replace(text, b.text, shown, 1)), 0o644))
-				} else if alike(b.text) != alike(shown) {
+				} else if normalizeOutput(b.text) != normalizeOutput(shown) {
 					t.Errorf("the README shows\n%s\nbut it is\n%s\n%s", b.text, shown, &errs)
 				}
 			}

@@ -65,16 +65,16 @@ func (p *program) explainPaths(ctx context.Context, f *sourceFlags, dir string, 
 			return usage("%q is no path inside a source", name)
 		}
 	}
-	s, err := p.open(f)
+	s, err := p.openSession(f)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	var r ruled
+	var r sourceTree
 	if sourced {
-		r, err = s.source(ctx, args[0])
+		r, err = s.openSource(ctx, args[0])
 	} else {
-		r, err = s.dir(ctx, dir)
+		r, err = s.openDir(ctx, dir)
 	}
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (p *program) explainPaths(ctx context.Context, f *sourceFlags, dir string, 
 			lines = append(lines, []string{name, step.Operation, step.Source, step.Path, note})
 		}
 	}
-	return p.result(&f.outputFlags, list, nil, lines)
+	return p.printResult(&f.outputFlags, list, nil, lines)
 }
 
 func (p *program) explainSource() *cobra.Command {
@@ -115,7 +115,7 @@ func (p *program) explainSource() *cobra.Command {
 their order: those that others overwrote, and several where files were merged. The sources are read from the store: fetch
 them first.`,
 		Example: `  headgate explain source -f sources.yaml externalartifact/app deploy/app.yaml`,
-		Args:    arguments(2, -1),
+		Args:    rangeArgs(2, -1),
 		RunE:    func(c *cobra.Command, args []string) error { return p.explainPaths(c.Context(), f, ".", args, true) },
 	}
 	f.register(c)
@@ -125,71 +125,71 @@ them first.`,
 	return c
 }
 
-// A ruled is a tree with the ignore rules that apply to it. The session closes it.
-type ruled struct {
+// A sourceTree is a tree with the ignore rules that apply to it. The session closes it.
+type sourceTree struct {
 	tree  fs.FS
 	rules *artifact.Rules
 }
 
-// dir reads the rules of a directory as if it were a Git repository. It ignores the store, which no
+// openDir reads the rules of a directory as if it were a Git repository. It ignores the store, which no
 // commit would contain.
-func (s *session) dir(ctx context.Context, dir string) (ruled, error) {
+func (s *session) openDir(ctx context.Context, dir string) (sourceTree, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return ruled{}, err
+		return sourceTree{}, err
 	}
 	s.opened = append(s.opened, root)
 	ignore := artifact.DefaultIgnore()
-	if inside, ok := below(dir, s.flags.store); ok {
-		ignore.Base = append(ignore.Base, "/"+literal.Replace(inside)+"/")
+	if inside, ok := pathInside(dir, s.flags.store); ok {
+		ignore.Base = append(ignore.Base, "/"+globEscaper.Replace(inside)+"/")
 	}
 	rules, err := ignore.Compile(ctx, root.FS())
 	if err != nil {
-		return ruled{}, fmt.Errorf("%s: %w", dir, err)
+		return sourceTree{}, fmt.Errorf("%s: %w", dir, err)
 	}
-	return ruled{root.FS(), rules}, nil
+	return sourceTree{root.FS(), rules}, nil
 }
 
-// source fetches the single object that arg names. It stores nothing.
-func (s *session) source(ctx context.Context, arg string) (ruled, error) {
+// openSource fetches the single object that arg names. It stores nothing.
+func (s *session) openSource(ctx context.Context, arg string) (sourceTree, error) {
 	objects, err := s.objects(ctx, []string{arg})
 	if err != nil {
-		return ruled{}, err
+		return sourceTree{}, err
 	}
 	if !s.flags.quiet {
-		s.warn(s.bad)
+		s.warn(s.decodeErr)
 	}
 	if len(objects) > 1 {
 		objects = withoutGenerators(objects)
 	}
 	if len(objects) != 1 {
-		return ruled{}, usage("%s names %d objects: write KIND/NAMESPACE/NAME", arg, len(objects))
+		return sourceTree{}, usage("%s names %d objects: write KIND/NAMESPACE/NAME", arg, len(objects))
 	}
 	obj := objects[0]
 	switch obj.(type) {
 	case *source.PkgChart, *source.PkgRepository:
-		return ruled{}, fmt.Errorf("%s has no ignore rules: of a chart the .helmignore in it decides, after those of the source that holds it", obj.Head())
+		return sourceTree{}, fmt.Errorf("%s has no ignore rules: of a chart the .helmignore in it decides, after those of the source that holds it", obj.Head())
 	}
-	if err := s.lookBack(ctx, obj); err != nil {
-		return ruled{}, err
+	if err := s.openStoredInputs(ctx, obj); err != nil {
+		return sourceTree{}, err
 	}
-	r, err := s.content(ctx, obj)
+	r, err := s.openContent(ctx, obj)
 	if g, ok := obj.(*source.GitRepository); ok && errors.Is(err, source.ErrWaiting) {
 		if !s.flags.quiet {
 			fmt.Fprintf(s.stderr, "%s: note: without what it includes, which is not in the store: fetch it first\n", obj.Head())
 		}
 		alone := *g
 		alone.Spec.Include = nil
-		r, err = s.content(ctx, &alone)
+		r, err = s.openContent(ctx, &alone)
 	}
 	if err != nil {
-		return ruled{}, s.about(obj.Head().String(), err)
+		return sourceTree{}, s.prefixError(obj.Head().String(), err)
 	}
 	return r, nil
 }
 
-// content fetches obj and returns its tree and rules.
-func (s *session) content(ctx context.Context, obj source.Object) (r ruled, err error) {
+// openContent fetches obj and returns its tree and rules.
+func (s *session) openContent(ctx context.Context, obj source.Object) (r sourceTree, err error) {
 	ctx, cancel := source.Bounded(ctx, obj)
 	defer cancel()
 	from, err := s.origins.New(obj, s.env)
@@ -217,9 +217,9 @@ func (s *session) content(ctx context.Context, obj source.Object) (r ruled, err 
 	return r, err
 }
 
-// lookBack makes the stored artifacts of the objects that obj needs available to origins, if the
+// openStoredInputs makes the stored artifacts of the objects that obj needs available to origins, if the
 // store exists.
-func (s *session) lookBack(ctx context.Context, obj source.Object) error {
+func (s *session) openStoredInputs(ctx context.Context, obj source.Object) error {
 	inventory := &source.Inventory{Objects: s.set.Objects, Client: &artifact.Client{MaxBytes: s.flags.maxBytes}}
 	s.env.Sources = inventory
 	needed, err := source.Needed(ctx, obj, inventory)
@@ -264,7 +264,7 @@ func (e explanation) cells() []string {
 }
 
 // explain returns the explanation of the path arg.
-func (r ruled) explain(ctx context.Context, arg string) (explanation, error) {
+func (r sourceTree) explain(ctx context.Context, arg string) (explanation, error) {
 	name := path.Clean(filepath.ToSlash(arg))
 	e := explanation{Path: name}
 	if tree, ok := r.tree.(*generator.Tree); ok {

@@ -23,16 +23,16 @@ import (
 // storingFlags are the flags of commands that store artifacts.
 type storingFlags struct {
 	sourceFlags
-	stored    artifact.StoreConfig
-	cache     string
-	cacheSize int64
+	storeConfig artifact.StoreConfig
+	cache       string
+	cacheSize   int64
 }
 
 func (f *storingFlags) register(c *cobra.Command) {
 	registerLimit(c, &f.maxBytes)
 	f.registerCache(c)
-	c.Flags().StringVar((*string)(&f.stored.Algorithm), "digest", string(artifact.SHA256), "`ALGORITHM` of artifact digests: sha256, sha384, sha512 or blake3")
-	complete(c, "digest", "sha256", "sha384", "sha512", "blake3")
+	c.Flags().StringVar((*string)(&f.storeConfig.Algorithm), "digest", string(artifact.SHA256), "`ALGORITHM` of artifact digests: sha256, sha384, sha512 or blake3")
+	completeFlag(c, "digest", "sha256", "sha384", "sha512", "blake3")
 }
 
 // registerCache adds the flags of the store and of its cache.
@@ -61,7 +61,7 @@ func (f *storingFlags) openStore() (store *artifact.Store, end func() error, err
 			err = fmt.Errorf("%w: --store and --cache name other directories", err)
 		}
 	}()
-	if _, err := f.stored.Algorithm.New(); err != nil {
+	if _, err := f.storeConfig.Algorithm.New(); err != nil {
 		return nil, nil, usage("--digest: %w", err)
 	}
 	closeCache := func() error { return nil }
@@ -70,13 +70,13 @@ func (f *storingFlags) openStore() (store *artifact.Store, end func() error, err
 		if limit == unsetBytes {
 			limit = 0
 		}
-		if f.stored.Cache, err = artifact.OpenCache(artifact.CacheConfig{Dir: dir, MaxBytes: limit}); err != nil {
+		if f.storeConfig.Cache, err = artifact.OpenCache(artifact.CacheConfig{Dir: dir, MaxBytes: limit}); err != nil {
 			return nil, nil, err
 		}
-		closeCache = f.stored.Cache.Close
+		closeCache = f.storeConfig.Cache.Close
 	}
-	f.stored.Dir = f.store
-	if store, err = artifact.OpenStore(f.stored); errors.Is(err, fs.ErrInvalid) {
+	f.storeConfig.Dir = f.store
+	if store, err = artifact.OpenStore(f.storeConfig); errors.Is(err, fs.ErrInvalid) {
 		err = &exitError{exitUsage, err}
 	}
 	if err != nil {
@@ -153,7 +153,7 @@ Exit codes: 0 all objects are ready or suspended, 1 something failed, 2 usage or
 	f.storingFlags.register(c)
 	p.registerAnnotations(c)
 	f.outFlags.register(c, "`DIR` to extract the source to; several sources go to KIND/NAMESPACE/NAME in it; each directory is replaced as a whole")
-	c.Flags().StringVar(&f.stored.BaseURL, "base-url", "", "`URL` at which the store is served, used in statuses; default its file URL")
+	c.Flags().StringVar(&f.storeConfig.BaseURL, "base-url", "", "`URL` at which the store is served, used in statuses; default its file URL")
 	f.lockFlags.register(c)
 	c.Flags().StringVar(&f.provenance, "provenance", "", "write an in-toto statement with SLSA provenance of the artifact to `FILE`; of several objects, or to a directory, as KIND.NAMESPACE.NAME.json in it")
 	c.Flags().StringVar(&f.Builder.ID, "builder-id", "", "`URI` of who fetches, such as that of a pipeline; needed for --provenance")
@@ -172,7 +172,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	defer s.close()
 	f.Objects, f.Ledger, f.Locked = named, ledgerOf(f.store), f.Locked || f.Offline
 	if f.Locked {
-		locks, err := s.locks(f.lockFile)
+		locks, err := s.readLocks(f.lockFile)
 		if err != nil {
 			return err
 		}
@@ -205,7 +205,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	s.env.Progress = meter.show
 	s.origins = p.origins(f.cacheDir())
 	f.Store = store
-	rows, err := s.run(ctx, f.Options, meter, func(r *row) {
+	rows, err := s.run(ctx, f.Options, meter, func(r *objectResult) {
 		if f.out != "" && slices.Contains(extracted, r.Object) {
 			r.extract(ctx, store, f, f.outDir(r.Object, len(extracted)))
 		}
@@ -213,12 +213,12 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	if err != nil {
 		return err
 	}
-	if err := s.absent(rows); err != nil {
+	if err := s.absentError(rows); err != nil {
 		return err
 	}
-	all := s.bad == nil && !slices.ContainsFunc(rows, func(r *row) bool { return r.err != nil })
+	all := s.decodeErr == nil && !slices.ContainsFunc(rows, func(r *objectResult) bool { return r.err != nil })
 	if f.export != "" && all {
-		err = s.export(f.export, rows, f.Lock, store)
+		err = s.writeBundle(f.export, rows, f.Lock, store)
 	} else if f.provenance != "" && all {
 		err = f.writeProvenance(rows[:len(named)])
 	}
@@ -228,15 +228,15 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	return s.printObjects(rows, f.detailed)
 }
 
-// absent returns one error that names all locked objects that are not available offline, or nil.
+// absentError returns one error that names all locked objects that are not available offline, or nil.
 // Before that it prints the errors of the other objects.
-func (s *session) absent(rows []*row) error {
+func (s *session) absentError(rows []*objectResult) error {
 	var names []string
-	var others []*row
+	var others []*objectResult
 	for _, r := range rows {
 		if pin, ok := errors.AsType[*source.PinError](r.err); ok && pin.Problem == headgate.Absent {
 			names = append(names, r.Object.Head().String())
-			s.noteRow(r, r.err.Error())
+			s.annotateResult(r, r.err.Error())
 		} else if r.err != nil {
 			others = append(others, r)
 		}
@@ -244,27 +244,27 @@ func (s *session) absent(rows []*row) error {
 	if names == nil {
 		return nil
 	}
-	return &exitError{worse(exitLocked, s.remarks(others)), fmt.Errorf("neither the store, the cache nor a bundle has what is locked of %s: fetch it with --locked where there is a network", strings.Join(names, ", "))}
+	return &exitError{worseCode(exitLocked, s.printRemarks(others)), fmt.Errorf("neither the store, the cache nor a bundle has what is locked of %s: fetch it with --locked where there is a network", strings.Join(names, ", "))}
 }
 
 // run processes the objects and returns their results in the order of the objects. It calls each
 // with every object as soon as that is done.
-func (s *session) run(ctx context.Context, o headgate.Options, m *meter, each func(*row)) ([]*row, error) {
+func (s *session) run(ctx context.Context, o headgate.Options, m *meter, each func(*objectResult)) ([]*objectResult, error) {
 	defer m.stop()
 	o.Origins, o.Env, o.Parallel = s.origins, s.env, s.flags.parallel
-	var rows []*row
+	var rows []*objectResult
 	for result, err := range headgate.Fetch(ctx, s.set, o) {
 		if result.Object == nil {
 			return nil, &exitError{codeOf(err), err}
 		}
-		r := &row{Result: result, err: err}
+		r := &objectResult{Result: result, err: err}
 		if r.Outcome == source.Suspended && err != nil { // no request was made, so nothing failed
 			r.err = nil
 			r.note(err.Error())
 		}
 		each(r)
 		if r.err != nil && ctx.Err() != nil { // the timeout or the user ended it
-			doing := m.doing(addressOf(r.Object))
+			doing := m.phaseOf(addressOf(r.Object))
 			if origin := source.OriginOf(r.Object); !strings.Contains(doing, origin) {
 				doing += " of " + origin
 			}
@@ -273,19 +273,19 @@ func (s *session) run(ctx context.Context, o headgate.Options, m *meter, each fu
 			}
 			r.err = fmt.Errorf("%s: %w", doing, r.err)
 		}
-		if o, ok := r.Object.(*source.OCIRepository); ok && s.typed && errors.Is(r.err, fs.ErrNotExist) && *o.Spec.Ref == (source.OCIRepositoryRef{}) {
-			r.err = s.withTags(ctx, o, r.err)
+		if o, ok := r.Object.(*source.OCIRepository); ok && s.fromURLs && errors.Is(r.err, fs.ErrNotExist) && *o.Spec.Ref == (source.OCIRepositoryRef{}) {
+			r.err = s.missingTagError(ctx, o, r.err)
 		}
 		m.done(addressOf(r.Object), r.Object.Head().String(), string(r.Outcome))
 		rows = append(rows, r)
 	}
-	slices.SortFunc(rows, func(a, b *row) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortFunc(rows, func(a, b *objectResult) int { return cmp.Compare(a.Index, b.Index) })
 	return rows, nil
 }
 
-// withTags extends the error for a URL without a tag: it says that latest was assumed, and lists
+// missingTagError extends the error for a URL without a tag: it says that latest was assumed, and lists
 // the newest tags.
-func (s *session) withTags(ctx context.Context, o *source.OCIRepository, missing error) error {
+func (s *session) missingTagError(ctx context.Context, o *source.OCIRepository, missing error) error {
 	var newest []string
 	for tag, err := range oci.New(o, s.env, nil).Tags(ctx) {
 		if err != nil {
@@ -300,19 +300,19 @@ func (s *session) withTags(ctx context.Context, o *source.OCIRepository, missing
 	return fmt.Errorf("%w: the URL has no tag, so latest was assumed; there are %s", missing, strings.Join(newest, ", "))
 }
 
-// A row is the result of one object.
-type row struct {
+// An objectResult is the result of one object.
+type objectResult struct {
 	headgate.Result
 	err     error
 	refused bool // the server refused the request; the object is unchanged
 }
 
-func (r *row) note(text string) { r.Report.Notes = append(r.Report.Notes, text) }
+func (r *objectResult) note(text string) { r.Report.Notes = append(r.Report.Notes, text) }
 
 // extract extracts the artifact to dir if the object is ready. For a suspended source it extracts
 // the stored artifact. It does not extract an ExternalArtifact, whose artifact is in another store
 // and is never fetched.
-func (r *row) extract(ctx context.Context, store *artifact.Store, f *fetchFlags, dir string) {
+func (r *objectResult) extract(ctx context.Context, store *artifact.Store, f *fetchFlags, dir string) {
 	_, indexed := r.Object.(*source.PkgRepository) // the lock pins its charts instead of its index
 	suspended := r.Outcome == source.Suspended
 	a := r.Object.Artifact()
@@ -352,8 +352,8 @@ func (r *row) extract(ctx context.Context, store *artifact.Store, f *fetchFlags,
 
 // finish prints the results of the objects. It returns an error with the exit code, or nil if that
 // is 0.
-func (s *session) finish(rows []*row, detailed bool, value any, lines [][]string) error {
-	code, bad := s.remarks(rows), 0
+func (s *session) finish(rows []*objectResult, detailed bool, value any, lines [][]string) error {
+	code, bad := s.printRemarks(rows), 0
 	var names []string
 	for _, r := range rows {
 		if s.flags.output == "name" {
@@ -362,18 +362,18 @@ func (s *session) finish(rows []*row, detailed bool, value any, lines [][]string
 		if r.err != nil {
 			bad++
 		} else if detailed && r.Changed {
-			code = worse(code, exitChanged)
+			code = worseCode(code, exitChanged)
 		}
 	}
-	if err := s.result(&s.flags.outputFlags, value, names, lines); err != nil {
+	if err := s.printResult(&s.flags.outputFlags, value, names, lines); err != nil {
 		return err
 	}
 	if bad > 0 && len(rows) > 1 && !s.flags.quiet {
 		fmt.Fprintf(s.stderr, "%d of %d failed\n", bad, len(rows))
 	}
 	switch {
-	case s.bad != nil:
-		return &exitError{worse(exitUsage, code), s.bad}
+	case s.decodeErr != nil:
+		return &exitError{worseCode(exitUsage, code), s.decodeErr}
 	case code != exitReady:
 		return &exitError{code, nil}
 	}
@@ -399,26 +399,26 @@ func codeOf(err error) int {
 	return exitFailed
 }
 
-// worse returns the more important exit code: a failed verification, then a violated pin, an
+// worseCode returns the more important exit code: a failed verification, then a violated pin, an
 // invalid object, a failure, a change.
-func worse(a, b int) int {
+func worseCode(a, b int) int {
 	rank := []int{exitReady, exitChanged, exitFailed, exitUsage, exitLocked, exitVerify}
 	return rank[max(slices.Index(rank, a), slices.Index(rank, b))]
 }
 
-// remarks prints the errors of objects and, unless -q is set, their notes. It returns the exit code
+// printRemarks prints the errors of objects and, unless -q is set, their notes. It returns the exit code
 // for the errors.
-func (s *session) remarks(rows []*row) (code int) {
+func (s *session) printRemarks(rows []*objectResult) (code int) {
 	for _, r := range rows {
 		name := r.Object.Head().String()
-		if code = worse(code, codeOf(r.err)); r.err != nil {
+		if code = worseCode(code, codeOf(r.err)); r.err != nil {
 			text := strings.TrimPrefix(redact.String(r.err.Error()), addressOf(r.Object)+": ")
-			if s.typed {
-				text = byFlag(text)
+			if s.fromURLs {
+				text = fieldsToFlags(text)
 			}
-			text += unreachable(r.err)
+			text += unreachableHint(r.err)
 			fmt.Fprintf(s.stderr, "%s: %s\n", name, text)
-			s.noteRow(r, text)
+			s.annotateResult(r, text)
 		}
 		if s.flags.quiet {
 			continue
@@ -426,20 +426,20 @@ func (s *session) remarks(rows []*row) (code int) {
 		for _, note := range r.Report.Notes {
 			fmt.Fprintf(s.stderr, "%s: note: %s\n", name, redact.String(note))
 		}
-		s.leftOut(name, r.Report.Report)
+		s.printLeftOut(name, r.Report.Report)
 	}
 	return code
 }
 
-// noteRow records an error of an object as an annotation of its document.
-func (s *session) noteRow(r *row, text string) {
+// annotateResult records an error of an object as an annotation of its document.
+func (s *session) annotateResult(r *objectResult, text string) {
 	at := s.set.At(r.Object)
 	at.Object, at.Err = r.Object.Head().String(), errors.New(text)
-	s.note("error", &at)
+	s.addAnnotation("error", &at)
 }
 
-// leftOut prints the files that were left out of the archive of name.
-func (p *program) leftOut(name string, r artifact.Report) {
+// printLeftOut prints the files that were left out of the archive of name.
+func (p *program) printLeftOut(name string, r artifact.Report) {
 	const most = 10
 	for _, l := range r.LeftOut[:min(most, len(r.LeftOut))] {
 		fmt.Fprintf(p.stderr, "%s: note: left out %s: %s\n", name, redact.String(l.Name), kindOfFile(l.Mode))
@@ -456,7 +456,7 @@ const (
 )
 
 // printObjects prints the objects with their status and their result.
-func (s *session) printObjects(rows []*row, detailed bool) error {
+func (s *session) printObjects(rows []*objectResult, detailed bool) error {
 	wide := s.flags.output == "wide"
 	lines := [][]string{{"OBJECT", "READY", "OUTCOME", "REVISION", "SIZE", "DIGEST"}}
 	if wide {
@@ -468,12 +468,12 @@ func (s *session) printObjects(rows []*row, detailed bool) error {
 		if a := r.Object.Artifact(); a != nil {
 			revision, size, digest = cmp.Or(revision, a.Revision), humanSize(a.Size), shortDigest(a.Digest)
 		}
-		line := []string{r.Object.Head().String(), r.ready(), string(r.Outcome), shortRevision(revision, wide), size, digest}
+		line := []string{r.Object.Head().String(), r.readyStatus(), string(r.Outcome), shortRevision(revision, wide), size, digest}
 		if wide {
 			line = append(line, r.Why)
 		}
 		lines = append(lines, line)
-		if !s.flags.documents() {
+		if !s.flags.machineReadable() {
 			continue
 		}
 		obj := source.Masked(r.Object)
@@ -487,9 +487,9 @@ func (s *session) printObjects(rows []*row, detailed bool) error {
 	return s.finish(rows, detailed, objects, lines)
 }
 
-// ready returns True if the object was processed, else False. If the object is suspended or the
+// readyStatus returns True if the object was processed, else False. If the object is suspended or the
 // server refused the request, it returns the status of the Ready condition.
-func (r *row) ready() string {
+func (r *objectResult) readyStatus() string {
 	switch {
 	case r.refused || r.Outcome == source.Suspended:
 		return cmp.Or(r.Object.Common().Condition(source.ReadyCondition).Status, "Unknown")
@@ -500,7 +500,7 @@ func (r *row) ready() string {
 }
 
 func (p *program) resolve() *cobra.Command {
-	c, _ := p.look(source.StepResolve, &cobra.Command{
+	c, _ := p.stepCommand(source.StepResolve, &cobra.Command{
 		Use:   "resolve {-f FILE|DIR|- [KIND/NAME]... | URL[@REF]... | --chart NAME URL}",
 		Short: "Print the current revision of sources, without storing anything",
 		Long: `Resolve asks each origin for its revision and prints it; it stores nothing. The revision of a chart is the version that
@@ -511,7 +511,7 @@ chart, unless that source is suspended.`,
 }
 
 func (p *program) verify() *cobra.Command {
-	c, f := p.look(source.StepVerify, &cobra.Command{
+	c, f := p.stepCommand(source.StepVerify, &cobra.Command{
 		Use:   "verify {-f FILE|DIR|- [KIND/NAME]... | --provenance FILE [KIND/NAME | ARCHIVE | oci://HOST/PATH[:TAG]]}",
 		Short: "Check the signatures of sources, without storing anything",
 		Long: `Verify checks the signature of each source as its spec.verify says. It stores nothing. A source without spec.verify
@@ -549,17 +549,17 @@ type finding struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// look completes a command that processes objects up to the step until, and stores nothing.
-func (p *program) look(until source.Step, c *cobra.Command, titles ...string) (*cobra.Command, *sourceFlags) {
+// stepCommand completes a command that processes objects up to the step until, and stores nothing.
+func (p *program) stepCommand(until source.Step, c *cobra.Command, titles ...string) (*cobra.Command, *sourceFlags) {
 	f := new(sourceFlags)
 	f.register(c)
-	f.whole = true
+	f.noTruncate = true
 	c.RunE = func(c *cobra.Command, args []string) error {
 		s, named, err := p.prepare(c.Context(), f, args)
 		if err != nil {
 			return err
 		}
-		rows, err := s.run(c.Context(), headgate.Options{Objects: named, Until: until}, newMeter(p.stderr, true, nil), func(*row) {})
+		rows, err := s.run(c.Context(), headgate.Options{Objects: named, Until: until}, newMeter(p.stderr, true, nil), func(*objectResult) {})
 		if err != nil {
 			return err
 		}

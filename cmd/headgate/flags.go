@@ -78,16 +78,16 @@ func registerStore(c *cobra.Command, dir *string) {
 	c.Flags().StringVar(dir, "store", ".headgate", "`DIR` of the store: artifacts, and the status of each object")
 }
 
-// complete registers values for the completion of a flag of c.
-func complete(c *cobra.Command, flag string, values ...string) {
+// completeFlag registers values for the completion of a flag of c.
+func completeFlag(c *cobra.Command, flag string, values ...string) {
 	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // c lacks the flag: a bug
 	}
 }
 
-// offer returns a completion function for up to most arguments. It offers the names that begin with
+// completeNames returns a completion function for up to most arguments. It offers the names that begin with
 // the typed text, ignoring case.
-func offer(most int, names func(ctx context.Context, c *cobra.Command, args []string) []string) cobra.CompletionFunc {
+func completeNames(most int, names func(ctx context.Context, c *cobra.Command, args []string) []string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= most {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -100,8 +100,8 @@ func offer(most int, names func(ctx context.Context, c *cobra.Command, args []st
 	}
 }
 
-// mapped returns f(v) for each value v.
-func mapped[T, U any](values []T, f func(T) U) []U {
+// mapSlice returns f(v) for each value v.
+func mapSlice[T, U any](values []T, f func(T) U) []U {
 	all := make([]U, len(values))
 	for i, v := range values {
 		all[i] = f(v)
@@ -109,14 +109,14 @@ func mapped[T, U any](values []T, f func(T) U) []U {
 	return all
 }
 
-// either joins words with commas and a final "or".
-func either(words []string) string {
+// joinOr joins words with commas and a final "or".
+func joinOr(words []string) string {
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// arguments returns a check for least to most arguments. If most is negative, there is no maximum.
-func arguments(least, most int) cobra.PositionalArgs {
+// rangeArgs returns a check for least to most arguments. If most is negative, there is no maximum.
+func rangeArgs(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch docker := c.Flags().Lookup("docker-config"); {
 		case len(args) < least:
@@ -138,8 +138,8 @@ func (f *logFlags) register(c *cobra.Command) {
 	choiceVar(c, &f.format, "log-format", "text", "format of the log: text or json", "text", "json")
 }
 
-// log returns a logger that writes to w as the flags say.
-func (f *logFlags) log(w io.Writer) *slog.Logger {
+// logger returns a logger that writes to w as the flags say.
+func (f *logFlags) logger(w io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(f.level)) // Set has checked the level
 	options := &slog.HandlerOptions{Level: level}
@@ -149,29 +149,29 @@ func (f *logFlags) log(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// A choice is a flag whose value is one of words, or its default.
-type choice struct {
-	value    *string
-	standard string
-	words    []string
+// A choiceValue is a flag whose value is one of words, or its default.
+type choiceValue struct {
+	value        *string
+	defaultValue string
+	words        []string
 }
 
 func choiceVar(c *cobra.Command, value *string, name, standard, usage string, words ...string) {
 	*value = standard
-	c.Flags().Var(choice{value, standard, words}, name, usage)
-	complete(c, name, words...)
+	c.Flags().Var(choiceValue{value, standard, words}, name, usage)
+	completeFlag(c, name, words...)
 }
 
-func (v choice) Set(text string) error {
-	if text != v.standard && !slices.Contains(v.words, text) {
-		return errors.New("want " + either(v.words))
+func (v choiceValue) Set(text string) error {
+	if text != v.defaultValue && !slices.Contains(v.words, text) {
+		return errors.New("want " + joinOr(v.words))
 	}
 	*v.value = text
 	return nil
 }
 
-func (v choice) String() string { return *v.value }
-func (v choice) Type() string   { return "string" }
+func (v choiceValue) String() string { return *v.value }
+func (v choiceValue) Type() string   { return "string" }
 
 // A byteValue is a flag for a number of bytes of at least least.
 type byteValue struct {

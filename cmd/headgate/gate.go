@@ -49,7 +49,7 @@ type gateCall struct {
 // requests for an unlimited time.
 type gateVerb struct {
 	use, short, long, example string
-	has                       string
+	attributes                string
 	run                       func(c *gateCall, ctx context.Context, k api.Key) error
 }
 
@@ -59,13 +59,13 @@ var gateVerbs = []gateVerb{
 Modes:
   sticky    open for every revision, until it is closed (the default)
   one-shot  open for the revision whose check comes first; a check of another revision closes it
-  checksum  open for the revision with --checksum, by default the one that is waiting now`, `  headgate KIND open prod/web --gate promotion --mode checksum --ttl 2h`, "reason mode checksum ttl", act("open")},
+  checksum  open for the revision with --checksum, by default the one that is waiting now`, `  headgate KIND open prod/web --gate promotion --mode checksum --ttl 2h`, "reason mode checksum ttl", changeGate("open")},
 	{"approve [NAMESPACE/]NAME", "Open a KIND for the revision that is waiting now", `Approve opens the KIND of a canary for the revision that is waiting now, and for no other; if the caller sends no
 revision, for one check. If nothing is waiting, it names the gates of the canary where something is, and exits with 1.`,
 		`  headgate KIND approve prod/web --reason "looks good"`, "reason gateOnly", (*gateCall).approve},
-	{"close [NAMESPACE/]NAME", "Close a KIND", "Close closes the KIND of a canary. A KIND that was never opened is closed.", `  headgate KIND close prod/web`, "reason", act("close")},
+	{"close [NAMESPACE/]NAME", "Close a KIND", "Close closes the KIND of a canary. A KIND that was never opened is closed.", `  headgate KIND close prod/web`, "reason", changeGate("close")},
 	{"reject [NAMESPACE/]NAME", "Close a KIND, and roll back the revision that is waiting", `Reject closes the KIND of a canary, and opens its rollback switch for the revision that is waiting, or for the one with
---checksum. If the canary has a rollback webhook, it is rolled back.`, `  headgate KIND reject prod/web --reason "error rate"`, "reason checksum ttl gateOnly", act("reject")},
+--checksum. If the canary has a rollback webhook, it is rolled back.`, `  headgate KIND reject prod/web --reason "error rate"`, "reason checksum ttl gateOnly", changeGate("reject")},
 	{"get [NAMESPACE/]NAME", "Print one KIND", "Get prints the state of one KIND, and which revision is waiting.", `  headgate KIND get prod/web -o json`, "",
 		func(c *gateCall, ctx context.Context, k api.Key) error { return c.printGate(c.client.Gate(ctx, k)) }},
 	{"list", "Print KINDs", `List prints the KINDs that were opened or closed, or where a revision is waiting. All others are closed.`, `  headgate KIND list --namespace prod`, "select limit", (*gateCall).list},
@@ -95,13 +95,13 @@ directory with --state.
 
 Exit codes: 0 done, 1 refused or the test runner cannot be reached, 2 usage or an invalid value.`)
 	for _, verb := range gateVerbs {
-		if kind == api.KindRollback && strings.Contains(verb.has, "gateOnly") {
+		if kind == api.KindRollback && strings.Contains(verb.attributes, "gateOnly") {
 			continue
 		}
 		f, most := &gateFlags{Filter: api.Filter{Kind: kind}}, strings.Count(verb.use, " [")
 		least := most - strings.Count(verb.use, "[[")
 		sub := &cobra.Command{
-			Use: verb.use, Short: words.Replace(verb.short), Long: words.Replace(verb.long), Example: words.Replace(verb.example), Args: arguments(least, most),
+			Use: verb.use, Short: words.Replace(verb.short), Long: words.Replace(verb.long), Example: words.Replace(verb.example), Args: rangeArgs(least, most),
 			RunE: func(c *cobra.Command, args []string) error { return p.runGate(c.Context(), verb, f, args) },
 		}
 		sub.ValidArgsFunction = p.completeGates(f, most)
@@ -116,7 +116,7 @@ const defaultServer = "http://127.0.0.1:8080"
 // register adds the flags that a verb has.
 func (f *gateFlags) register(c *cobra.Command, verb gateVerb) {
 	f.serverFlags.register(c, "the test runner; default the variable HEADGATE_TESTER, or "+defaultServer)
-	fl, has := c.Flags(), func(word string) bool { return strings.Contains(verb.has, word) }
+	fl, has := c.Flags(), func(word string) bool { return strings.Contains(verb.attributes, word) }
 	for _, flag := range []struct {
 		there       bool
 		value       *string
@@ -139,7 +139,7 @@ func (f *gateFlags) register(c *cobra.Command, verb gateVerb) {
 		}
 	}
 	if has("mode") {
-		complete(c, "mode", string(api.Sticky), string(api.OneShot), string(api.Bound))
+		completeFlag(c, "mode", string(api.Sticky), string(api.OneShot), string(api.Bound))
 	}
 	if has("limit") {
 		fl.IntVar(&f.Limit, "limit", 1000, "maximum number to print, up to 1000")
@@ -154,8 +154,8 @@ func (f *gateFlags) register(c *cobra.Command, verb gateVerb) {
 	f.registerFormat(c, formats...)
 }
 
-// helps says what to do about an error of the test runner, by its status.
-var helps = map[int]string{
+// statusHints says what to do about an error of the test runner, by its status.
+var statusHints = map[int]string{
 	401: "the test runner needs a token that is in its file and has not expired: give one with --token-file or the variable HEADGATE_TOKEN",
 	403: "the token does not allow this: give another one with --token-file or the variable HEADGATE_TOKEN, or change its entry in the file of the test runner",
 	404: "there are no gates at this address: name a test runner with --server",
@@ -171,12 +171,12 @@ func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args
 		return err
 	}
 	f.change.Actor = cmp.Or(f.change.Actor, p.user())
-	if !strings.Contains(verb.has, "long") {
+	if !strings.Contains(verb.attributes, "long") {
 		var cancel context.CancelFunc
-		ctx, cancel = f.bounded(ctx)
+		ctx, cancel = f.requestContext(ctx)
 		defer cancel()
 	}
-	client, done, err := p.gates(f)
+	client, done, err := p.gateClient(f)
 	if err != nil {
 		return err
 	}
@@ -185,18 +185,18 @@ func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args
 	switch {
 	case is && refused.Status == 400:
 		return &exitError{exitUsage, err}
-	case is && helps[refused.Status] != "":
+	case is && statusHints[refused.Status] != "":
 		operation, _ := strings.CutSuffix(err.Error(), refused.Error())
-		err = fmt.Errorf("%sstatus %d %s: %s", operation, refused.Status, http.StatusText(refused.Status), helps[refused.Status])
-	case unreachable(err) != "":
+		err = fmt.Errorf("%sstatus %d %s: %s", operation, refused.Status, http.StatusText(refused.Status), statusHints[refused.Status])
+	case unreachableHint(err) != "":
 		err = fmt.Errorf("%w: no test runner answers there: start one with headgate tester, or name one with --server", err)
 	}
 	return err
 }
 
-// gates returns a client of the test runner that the flags name, or of the files of a test
+// gateClient returns a client of the test runner that the flags name, or of the files of a test
 // runner that is not running. The caller must call done when it has finished.
-func (p *program) gates(f *gateFlags) (client *api.Client, done func() error, err error) {
+func (p *program) gateClient(f *gateFlags) (client *api.Client, done func() error, err error) {
 	if f.state == "" {
 		c, err := p.connect(&f.serverFlags, "HEADGATE_TESTER", defaultServer)
 		return &api.Client{URL: c.Base, Token: c.Token, HTTP: c.HTTP}, func() error { return nil }, err
@@ -216,14 +216,14 @@ func (p *program) gates(f *gateFlags) (client *api.Client, done func() error, er
 	}
 	runs, err := testrun.Open(testrun.Config{}) // no runs
 	s := &tester.Server{Gates: gates, Runs: runs}
-	return &api.Client{URL: "http://localhost", HTTP: &http.Client{Transport: inProcess{s.Handler()}}}, gates.Close, err
+	return &api.Client{URL: "http://localhost", HTTP: &http.Client{Transport: handlerTransport{s.Handler()}}}, gates.Close, err
 }
 
-// inProcess answers requests by a handler.
-type inProcess struct{ http.Handler }
+// handlerTransport answers requests by a handler.
+type handlerTransport struct{ http.Handler }
 
 // RoundTrip implements [http.RoundTripper].
-func (h inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+func (h handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}
@@ -234,14 +234,14 @@ func (h inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // completeGates completes the arguments of commands that take a gate.
 func (p *program) completeGates(f *gateFlags, most int) cobra.CompletionFunc {
-	return offer(most, func(ctx context.Context, _ *cobra.Command, _ []string) []string {
-		client, done, err := p.gates(f)
+	return completeNames(most, func(ctx context.Context, _ *cobra.Command, _ []string) []string {
+		client, done, err := p.gateClient(f)
 		if err != nil {
 			return nil
 		}
 		defer done()
 		gates, _ := client.Gates(ctx, api.Filter{Kind: f.Kind, Limit: 1000}) // what can be read is offered
-		return mapped(gates, func(g api.Gate) string { return pathOf(g.Key) })
+		return mapSlice(gates, func(g api.Gate) string { return gatePath(g.Key) })
 	})
 }
 
@@ -270,8 +270,8 @@ func (f *gateFlags) key(args []string) (k api.Key, err error) {
 	return api.Key{Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, Gate: cmp.Or(f.Gate, api.DefaultGate)}, nil
 }
 
-// act returns a function that carries out an action on a gate, and prints the gate.
-func act(action string) func(*gateCall, context.Context, api.Key) error {
+// changeGate returns a function that carries out an action on a gate, and prints the gate.
+func changeGate(action string) func(*gateCall, context.Context, api.Key) error {
 	return func(c *gateCall, ctx context.Context, k api.Key) error {
 		return c.printGate(c.client.Change(ctx, action, k, c.change))
 	}
@@ -281,7 +281,7 @@ func (c *gateCall) printGate(g api.Gate, err error) error {
 	if err != nil {
 		return err
 	}
-	return c.result(&c.outputFlags, g, nil, gateLines([]api.Gate{g}, nil))
+	return c.printResult(&c.outputFlags, g, nil, gateLines([]api.Gate{g}, nil))
 }
 
 func (c *gateCall) approve(ctx context.Context, k api.Key) error {
@@ -295,10 +295,10 @@ func (c *gateCall) approve(ctx context.Context, k api.Key) error {
 			if c.change.Mode, c.change.Checksum = api.Bound, g.Waiting.Checksum; c.change.Checksum == "" {
 				c.change.Mode = api.OneShot
 			}
-			return act("open")(c, ctx, k)
+			return changeGate("open")(c, ctx, k)
 		}
 		if !g.Waiting.Stale {
-			names = append(names, pathOf(g.Key))
+			names = append(names, gatePath(g.Key))
 		}
 	}
 	if len(names) == 0 {
@@ -318,7 +318,7 @@ func (c *gateCall) list(ctx context.Context, _ api.Key) error {
 		tests = map[api.Key]string{}
 	}
 	for _, g := range gates {
-		names = append(names, pathOf(g.Key))
+		names = append(names, gatePath(g.Key))
 		if tests == nil || g.Waiting == nil || g.Waiting.Checksum == "" {
 			continue
 		}
@@ -327,9 +327,9 @@ func (c *gateCall) list(ctx context.Context, _ api.Key) error {
 		if err != nil {
 			return err
 		}
-		tests[g.Key] = strings.Join(mapped(runs, func(r api.Run) string { return r.Type + " " + string(r.State) }), ", ")
+		tests[g.Key] = strings.Join(mapSlice(runs, func(r api.Run) string { return r.Type + " " + string(r.State) }), ", ")
 	}
-	return c.result(&c.outputFlags, map[string][]api.Gate{"gates": append([]api.Gate{}, gates...)}, names, gateLines(gates, tests))
+	return c.printResult(&c.outputFlags, map[string][]api.Gate{"gates": append([]api.Gate{}, gates...)}, names, gateLines(gates, tests))
 }
 
 // gateLines returns a table of gates. If tests is not nil, the table also has the details of
@@ -345,7 +345,7 @@ func gateLines(gates []api.Gate, tests map[api.Key]string) [][]string {
 		if about.Threshold != "" {
 			failed += "/" + about.Threshold
 		}
-		lines = append(lines, []string{pathOf(g.Key), stateOf(g), openFor(g), instant(g.Expires), instant(g.Changed), g.Actor, waiting(g), g.Reason,
+		lines = append(lines, []string{gatePath(g.Key), stateOf(g), openRevisions(g), formatTime(g.Expires), formatTime(g.Changed), g.Actor, describeWaiting(g), g.Reason,
 			about.Revision, about.Weight, about.Step, failed, tests[g.Key]})
 	}
 	for i := range lines {
@@ -363,9 +363,9 @@ func (c *gateCall) audit(ctx context.Context, _ api.Key) error {
 	}
 	lines := [][]string{{"ID", "TIME", "GATE", "ACTION", "MODE", "CHECKSUM", "BY", "REASON"}}
 	for _, e := range entries {
-		lines = append(lines, []string{fmt.Sprint(e.ID), instant(e.Time), pathOf(e.Key), e.Action, string(e.Mode), e.Checksum, e.Actor, e.Reason})
+		lines = append(lines, []string{fmt.Sprint(e.ID), formatTime(e.Time), gatePath(e.Key), e.Action, string(e.Mode), e.Checksum, e.Actor, e.Reason})
 	}
-	return c.result(&c.outputFlags, map[string][]api.Entry{"entries": append([]api.Entry{}, entries...)}, nil, lines)
+	return c.printResult(&c.outputFlags, map[string][]api.Entry{"entries": append([]api.Entry{}, entries...)}, nil, lines)
 }
 
 func (c *gateCall) link(ctx context.Context, k api.Key) error {
@@ -373,24 +373,24 @@ func (c *gateCall) link(ctx context.Context, k api.Key) error {
 	if err != nil {
 		return err
 	}
-	return c.result(&c.outputFlags, link, nil, [][]string{{"approve", link.Approve}, {"reject", link.Reject}, {"expires", instant(link.Expires)}})
+	return c.printResult(&c.outputFlags, link, nil, [][]string{{"approve", link.Approve}, {"reject", link.Reject}, {"expires", formatTime(link.Expires)}})
 }
 
 // wait polls a gate until it is open.
 func (c *gateCall) wait(ctx context.Context, k api.Key) error {
 	const look = 500 * time.Millisecond
 	for lost := false; ; {
-		one, cancel := c.bounded(ctx)
+		one, cancel := c.requestContext(ctx)
 		g, err := c.client.Gate(one, k)
 		cancel()
 		refused, is := errors.AsType[*api.Problem](err)
 		switch {
 		case ctx.Err() != nil:
-		case is && !refused.Transient() || err == nil && opensFor(g, c.change.Checksum):
+		case is && !refused.Transient() || err == nil && isOpenFor(g, c.change.Checksum):
 			return c.printGate(g, err)
 		case lost != (err != nil):
 			lost = err != nil
-			c.lost(err)
+			c.reportConnection(err)
 		}
 		if err := retry.Sleep(ctx, look); errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return fmt.Errorf("%s is not open after %s", k, c.timeout)
@@ -400,9 +400,9 @@ func (c *gateCall) wait(ctx context.Context, k api.Key) error {
 	}
 }
 
-// opensFor reports whether a gate is open for the revision with a checksum. If that is "",
+// isOpenFor reports whether a gate is open for the revision with a checksum. If that is "",
 // it is about the revision that waits, or about any if none waits.
-func opensFor(g api.Gate, checksum string) bool {
+func isOpenFor(g api.Gate, checksum string) bool {
 	if !g.Open || g.Checksum == "" || g.Checksum == checksum {
 		return g.Open
 	}
@@ -412,7 +412,7 @@ func opensFor(g api.Gate, checksum string) bool {
 // watch prints the gates, and then changes until it is interrupted.
 func (c *gateCall) watch(ctx context.Context, _ api.Key) error {
 	told := map[api.Key]string{}
-	c.client.Lost, c.Limit = c.lost, 1000
+	c.client.Lost, c.Limit = c.reportConnection, 1000
 	return c.client.Watch(ctx, c.Filter, func(n api.Notice) error {
 		g := n.Gate
 		if g == nil {
@@ -426,11 +426,11 @@ func (c *gateCall) watch(ctx context.Context, _ api.Key) error {
 			return err
 		}
 		told[g.Key] = string(text)
-		if c.documents() {
+		if c.machineReadable() {
 			return printItem(c.stdout, c.output, g)
 		}
-		line := instant(time.Now()) + " " + pathOf(g.Key) + " " + stateOf(*g)
-		for _, part := range [][2]string{{"for ", openFor(*g)}, {"until ", instant(g.Expires)}, {"by ", g.Actor}, {"waiting: ", waiting(*g)}, {"reason: ", g.Reason}} {
+		line := formatTime(time.Now()) + " " + gatePath(g.Key) + " " + stateOf(*g)
+		for _, part := range [][2]string{{"for ", openRevisions(*g)}, {"until ", formatTime(g.Expires)}, {"by ", g.Actor}, {"waiting: ", describeWaiting(*g)}, {"reason: ", g.Reason}} {
 			if part[1] != "" {
 				line += " " + part[0] + part[1]
 			}
@@ -440,8 +440,8 @@ func (c *gateCall) watch(ctx context.Context, _ api.Key) error {
 	})
 }
 
-// pathOf returns NAMESPACE/NAME, followed by /GATE if that is not the default gate.
-func pathOf(k api.Key) string {
+// gatePath returns NAMESPACE/NAME, followed by /GATE if that is not the default gate.
+func gatePath(k api.Key) string {
 	return strings.TrimSuffix(k.Namespace+"/"+k.Name+"/"+k.Gate, "/"+api.DefaultGate)
 }
 
@@ -452,8 +452,8 @@ func stateOf(g api.Gate) string {
 	return "closed"
 }
 
-// openFor says for which revisions a gate is open.
-func openFor(g api.Gate) string {
+// openRevisions says for which revisions a gate is open.
+func openRevisions(g api.Gate) string {
 	switch {
 	case !g.Open:
 		return ""
@@ -463,14 +463,14 @@ func openFor(g api.Gate) string {
 	return cmp.Or(g.Checksum, "all")
 }
 
-// waiting describes the revision that waits at a gate, if any.
-func waiting(g api.Gate) string {
+// describeWaiting describes the revision that waits at a gate, if any.
+func describeWaiting(g api.Gate) string {
 	if g.Waiting == nil {
 		return ""
 	}
-	text := g.Waiting.Checksum + " " + g.Waiting.Phase + " since " + instant(g.Waiting.Since)
+	text := g.Waiting.Checksum + " " + g.Waiting.Phase + " since " + formatTime(g.Waiting.Since)
 	if g.Waiting.Stale {
-		text += ", asked last " + instant(g.Waiting.Last)
+		text += ", asked last " + formatTime(g.Waiting.Last)
 	}
 	return strings.Join(strings.Fields(text), " ")
 }

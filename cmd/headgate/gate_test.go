@@ -36,7 +36,7 @@ func TestGateWait(t *testing.T) {
 	}))
 	defer server.Close()
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"gate", "wait", "prod/web", "--timeout", "1m", "--server", server.URL}, strings.NewReader(""), &stdout, &stderr, noVariables)
+	code := run(t.Context(), []string{"gate", "wait", "prod/web", "--timeout", "1m", "--server", server.URL}, strings.NewReader(""), &stdout, &stderr, emptyEnv)
 	if code != exitReady || asked != len(steps) || !strings.Contains(stdout.String(), "open   new") {
 		t.Errorf("exit code %d after %d looks: %s", code, asked, &stdout)
 	}
@@ -45,7 +45,7 @@ func TestGateWait(t *testing.T) {
 	}
 }
 
-func TestOpensFor(t *testing.T) {
+func TestIsOpenFor(t *testing.T) {
 	waiting := &api.Waiting{Checksum: "w"}
 	for _, c := range []struct {
 		gate     api.Gate
@@ -65,7 +65,7 @@ func TestOpensFor(t *testing.T) {
 		{api.Gate{Open: true, Checksum: "w", Waiting: waiting}, "", true},
 		{api.Gate{Open: true, Checksum: "w", Waiting: waiting}, "x", false},
 	} {
-		testenv.Equal(t, opensFor(c.gate, c.checksum), c.want, "%+v for %q", c.gate, c.checksum)
+		testenv.Equal(t, isOpenFor(c.gate, c.checksum), c.want, "%+v for %q", c.gate, c.checksum)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestGateWatch(t *testing.T) {
 	}))
 	defer server.Close()
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"gate", "watch", "--server", server.URL}, strings.NewReader(""), &stdout, &stderr, noVariables)
+	code := run(t.Context(), []string{"gate", "watch", "--server", server.URL}, strings.NewReader(""), &stdout, &stderr, emptyEnv)
 	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
 	for i, want := range []string{"prod/before open for all reason: was open", "prod/one open for all reason: first", "prod/two open for all reason: last"} {
 		if i >= len(lines) || !strings.HasSuffix(lines[i], want) {
@@ -105,7 +105,7 @@ func TestGateWatch(t *testing.T) {
 	}
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
-	if code := run(ctx, []string{"gate", "watch", "--server", server.URL}, strings.NewReader(""), io.Discard, &stderr, noVariables); code != exitReady {
+	if code := run(ctx, []string{"gate", "watch", "--server", server.URL}, strings.NewReader(""), io.Discard, &stderr, emptyEnv); code != exitReady {
 		t.Errorf("exit code %d when it is interrupted", code)
 	}
 }

@@ -56,14 +56,14 @@ func (p *program) runGet(ctx context.Context, f *statusStoreFlags, args []string
 	if f.watch {
 		return k.watch(ctx)
 	}
-	found, defects, err := k.sources(ctx, f.documents())
+	found, defects, err := k.sources(ctx, f.machineReadable())
 	if err != nil {
 		return err
 	}
 	for _, defect := range defects {
 		p.warn(errors.New(defect))
 	}
-	absent := k.missing(mapped(found, sourceRef), false)
+	absent := k.checkFound(mapSlice(found, sourceRef), false)
 	if len(found) == 0 && absent != nil {
 		return absent
 	}
@@ -77,16 +77,16 @@ func (p *program) printSources(f *outputFlags, found []api.Source) error {
 	wide := f.output == "wide"
 	lines := [][]string{sourceTitles(wide)}
 	for _, s := range found {
-		names, lines = append(names, argument(s)), append(lines, sourceCells(s, wide, time.Now()))
-		if f.documents() {
-			obj, err := decoded(s.Document)
+		names, lines = append(names, argumentOfSource(s)), append(lines, sourceCells(s, wide, time.Now()))
+		if f.machineReadable() {
+			obj, err := decodeObject(s.Document)
 			if err != nil {
-				return fmt.Errorf("document of %s: %w", argument(s), err)
+				return fmt.Errorf("document of %s: %w", argumentOfSource(s), err)
 			}
 			objects = append(objects, obj)
 		}
 	}
-	return p.result(f, objects, names, lines)
+	return p.printResult(f, objects, names, lines)
 }
 
 func sourceTitles(wide bool) []string {
@@ -103,7 +103,7 @@ func sourceCells(s api.Source, wide bool, now time.Time) []string {
 		if from.IsZero() || to.IsZero() {
 			return ""
 		}
-		return age(to.Sub(from))
+		return formatAge(to.Sub(from))
 	}
 	stored, digest, suspended := "", "", "False"
 	if s.Artifact != nil {
@@ -152,13 +152,13 @@ func (k *statusStore) watch(ctx context.Context) error {
 		switch {
 		case n.Synced:
 			synced = true
-			if k.documents() || k.output == "name" {
+			if k.machineReadable() || k.output == "name" {
 				return nil
 			}
 			return t.print(lines...)
 		case n.Gone != nil:
 			s.Kind, s.Namespace, s.Name = n.Gone.Kind, n.Gone.Namespace, n.Gone.Name
-		case n.Source == nil || !k.names(sourceRef(*n.Source)):
+		case n.Source == nil || !k.selectsName(sourceRef(*n.Source)):
 			return nil
 		default:
 			s = *n.Source
@@ -175,7 +175,7 @@ func (k *statusStore) watch(ctx context.Context) error {
 		switch {
 		case k.output == "name":
 			return k.printSources(&k.outputFlags, []api.Source{s})
-		case k.documents():
+		case k.machineReadable():
 			return k.printDocument(ctx, ref)
 		case synced:
 			return t.print(sourceCells(s, wide, time.Now()))
@@ -193,7 +193,7 @@ func (k *statusStore) printDocument(ctx context.Context, ref source.Reference) e
 	}
 	var obj source.Object
 	if err == nil {
-		obj, err = decoded(s.Document)
+		obj, err = decodeObject(s.Document)
 	}
 	if err != nil {
 		return err
@@ -210,7 +210,7 @@ func (k *statusStore) printDocument(ctx context.Context, ref source.Reference) e
 
 func (p *program) suspend() *cobra.Command {
 	var why api.Change
-	c := p.hold(true, &why, &cobra.Command{
+	c := p.suspensionCommand(true, &why, &cobra.Command{
 		Use:   "suspend {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
 		Short: "Suspend sources until they are resumed",
 		Long: `Suspend makes the server (headgate serve) stop checking sources; requests and webhooks for them are refused. Artifacts
@@ -226,7 +226,7 @@ Exit codes: 0 done, 1 refused, or the server cannot be reached, 2 usage.`,
 }
 
 func (p *program) resume() *cobra.Command {
-	return p.hold(false, new(api.Change), &cobra.Command{
+	return p.suspensionCommand(false, new(api.Change), &cobra.Command{
 		Use:   "resume {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
 		Short: "Resume suspended sources",
 		Long: `Resume ends a suspension by headgate suspend; the server then checks the sources at once. A source with spec.suspend in
@@ -236,9 +236,9 @@ Exit codes: 0 done, 1 refused, or the server cannot be reached, 2 usage.`,
 	})
 }
 
-// hold completes a command that suspends or resumes sources and prints their new state. If one source fails, it
+// suspensionCommand completes a command that suspends or resumes sources and prints their new state. If one source fails, it
 // continues with the others.
-func (p *program) hold(suspend bool, why *api.Change, c *cobra.Command) *cobra.Command {
+func (p *program) suspensionCommand(suspend bool, why *api.Change, c *cobra.Command) *cobra.Command {
 	f := new(statusStoreFlags)
 	f.register(p, c)
 	f.registerFormat(c, "table", "wide", "name")
@@ -258,7 +258,7 @@ func (p *program) changeSources(ctx context.Context, f *statusStoreFlags, args [
 	if err != nil {
 		return err
 	}
-	errs := []error{k.missing(mapped(found, sourceRef), true)}
+	errs := []error{k.checkFound(mapSlice(found, sourceRef), true)}
 	if codeOf(errs[0]) == exitUsage {
 		return errs[0]
 	}
@@ -286,7 +286,7 @@ func (p *program) changeSources(ctx context.Context, f *statusStoreFlags, args [
 // change suspends or resumes a source.
 func (k *statusStore) change(ctx context.Context, ref source.Reference, why api.Change, suspend bool) (s api.Source, err error) {
 	if k.client != nil {
-		ctx, cancel := k.bounded(ctx)
+		ctx, cancel := k.requestContext(ctx)
 		defer cancel()
 		if suspend {
 			return k.client.Suspend(ctx, ref, why)
@@ -312,8 +312,8 @@ func (k *statusStore) change(ctx context.Context, ref source.Reference, why api.
 			}
 		}
 	}
-	if s, err = k.saved(obj); err == nil && !suspend && s.Suspended {
-		err = fmt.Errorf("%s is suspended by its spec: set spec.suspend to false", argument(s))
+	if s, err = k.savedSource(obj); err == nil && !suspend && s.Suspended {
+		err = fmt.Errorf("%s is suspended by its spec: set spec.suspend to false", argumentOfSource(s))
 	}
 	return s, err
 }
@@ -341,7 +341,7 @@ Exit codes: 0 done, 1 refused, failed, or there is no such object, 2 usage.`,
 }
 
 func (p *program) runDelete(ctx context.Context, f *statusStoreFlags, force bool, args []string) error {
-	if err := cmp.Or(f.choose(args, true), isStore(f.store)); err != nil {
+	if err := cmp.Or(f.parseArguments(args, true), checkStoreDir(f.store)); err != nil {
 		return err
 	}
 	if !force {
@@ -373,7 +373,7 @@ func (p *program) runDelete(ctx context.Context, f *statusStoreFlags, force bool
 			found = append(found, slices.DeleteFunc(made, func(ref source.Reference) bool { return slices.Contains(found, ref) })...)
 		}
 	}
-	errs := []error{err, f.missing(found, true)}
+	errs := []error{err, f.checkFound(found, true)}
 	if codeOf(errs[1]) == exitUsage {
 		return errs[1]
 	}

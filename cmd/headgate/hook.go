@@ -32,14 +32,14 @@ type hookFlags struct {
 	manifestFlags
 	outputFlags
 	tlsFlags
-	hook              rollout.Hook // set by flags for a URL, or from a manifest
-	bearer, hmac      string       // names of files
-	headers           []string
-	payload           rollout.Payload
-	revision, message string
-	metadata          []string
-	warning           bool
-	attempt           time.Duration
+	hook                 rollout.Hook // set by flags for a URL, or from a manifest
+	bearerFile, hmacFile string       // names of files
+	headers              []string
+	payload              rollout.Payload
+	revision, message    string
+	metadata             []string
+	warning              bool
+	attemptTimeout       time.Duration
 }
 
 // hookURLFlags describe a webhook at a URL. A manifest has fields for that.
@@ -63,19 +63,19 @@ an invalid object.`,
 		Example: `  headgate hook call -f canary.yaml approve --phase Waiting
   headgate hook call https://gate.example.org/gate/check --type confirm-promotion --name app --namespace prod
   headgate hook call http://127.0.0.1:8080/ --metadata type=bash --metadata "cmd=curl -sf http://127.0.0.1:9898/" --request-timeout 1m`,
-		Args: arguments(1, 2),
+		Args: rangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error { return p.runCallHook(c, f, args) },
 	}
 	f.manifestFlags.register(c)
 	fl := c.Flags()
 	types := textsOf(rollout.HookTypes())
-	choiceVar(c, (*string)(&f.hook.Type), "type", "", "`TYPE` of the webhook at a URL: "+either(types)+"; default rollout", types...)
+	choiceVar(c, (*string)(&f.hook.Type), "type", "", "`TYPE` of the webhook at a URL: "+joinOr(types)+"; default rollout", types...)
 	fl.IntVar(&f.hook.Retries, "retries", 0, "`NUMBER` of attempts after the first, for a URL")
 	fl.BoolVar(&f.hook.DisableTLS, "insecure-skip-verify", false, "do not verify the certificate of a URL, like disableTLS in a manifest")
 	f.tlsFlags.register(c, "a URL")
-	fl.StringVar(&f.bearer, "bearer-token-file", "", "`FILE` with a bearer token for a URL")
+	fl.StringVar(&f.bearerFile, "bearer-token-file", "", "`FILE` with a bearer token for a URL")
 	fl.StringArrayVar(&f.headers, "header", nil, "`NAME: VALUE` of a header for a URL; repeatable")
-	fl.StringVar(&f.hmac, "hmac-key-file", "", "`FILE` with a key that signs requests to a URL")
+	fl.StringVar(&f.hmacFile, "hmac-key-file", "", "`FILE` with a key that signs requests to a URL")
 	fl.StringVar(&f.payload.Name, "name", "", "`NAME` of the canary; default that of the manifest, or app")
 	fl.StringVarP(&f.payload.Namespace, "namespace", "n", "", "`NAMESPACE` of the canary; default that of the manifest, or default")
 	fl.StringVar((*string)(&f.payload.Phase), "phase", "", "`PHASE` of the canary; default one in which webhooks of the type are called")
@@ -84,27 +84,27 @@ an invalid object.`,
 	fl.StringArrayVar(&f.metadata, "metadata", nil, "`KEY=VALUE` of the metadata in the payload; repeatable")
 	fl.StringVar(&f.message, "event-message", "", "`TEXT` of the event, for type event")
 	fl.BoolVar(&f.warning, "event-warning", false, "make the event a warning, for type event")
-	spanVar(c, &f.attempt, "request-timeout", 0, "time limit of each attempt; default that of the manifest, or 10s")
+	spanVar(c, &f.attemptTimeout, "request-timeout", 0, "time limit of each attempt; default that of the manifest, or 10s")
 	f.registerFormat(c, "text", "json", "body")
-	complete(c, "phase", textsOf(rollout.Phases())...)
+	completeFlag(c, "phase", textsOf(rollout.Phases())...)
 	c.ValidArgsFunction = completeHooks(&f.manifestFlags)
 	return c
 }
 
 func textsOf[T ~string](values []T) []string {
-	return mapped(values, func(v T) string { return string(v) })
+	return mapSlice(values, func(v T) string { return string(v) })
 }
 
 func (p *program) runCallHook(c *cobra.Command, f *hookFlags, args []string) (err error) {
-	if f.attempt < 0 {
-		return usage("--request-timeout %s: want a positive time", f.attempt)
+	if f.attemptTimeout < 0 {
+		return usage("--request-timeout %s: want a positive time", f.attemptTimeout)
 	}
 	caller := &rollout.Caller{Proxy: http.ProxyFromEnvironment}
 	defer caller.Close()
 	if len(f.files) > 0 {
-		caller.Secrets, err = p.declaredHook(c, f, args)
+		caller.Secrets, err = p.hookFromManifest(c, f, args)
 	} else {
-		caller.Secrets, err = f.hookAt(args)
+		caller.Secrets, err = f.hookFromURL(args)
 	}
 	if err == nil {
 		err = f.fill()
@@ -123,12 +123,12 @@ func (p *program) runCallHook(c *cobra.Command, f *hookFlags, args []string) (er
 	}
 	switch {
 	case ctx.Err() != nil:
-		return failed(context.Cause(ctx))
+		return failure(context.Cause(ctx))
 	case err != nil && answer.Attempts == 0:
 		return err // nothing was called
 	}
 	if err := p.printCall(f, answer, err, time.Since(start)); err != nil {
-		return failed(err)
+		return failure(err)
 	}
 	if err != nil {
 		return &exitError{exitFailed, nil}
@@ -136,8 +136,8 @@ func (p *program) runCallHook(c *cobra.Command, f *hookFlags, args []string) (er
 	return nil
 }
 
-// declaredHook finds the webhook in a manifest, and returns the Secrets for it.
-func (p *program) declaredHook(c *cobra.Command, f *hookFlags, args []string) (rollout.Secrets, error) {
+// hookFromManifest finds the webhook in a manifest, and returns the Secrets for it.
+func (p *program) hookFromManifest(c *cobra.Command, f *hookFlags, args []string) (rollout.Secrets, error) {
 	for _, flag := range hookURLFlags {
 		if c.Flags().Changed(flag) {
 			return nil, usage("--%s requires a URL: set the field of the webhook in the manifest", flag)
@@ -149,7 +149,7 @@ func (p *program) declaredHook(c *cobra.Command, f *hookFlags, args []string) (r
 	}
 	p.warn(b.warnings...)
 	last := len(args) - 1
-	canary, err := b.find(strings.Join(args[:last], ""))
+	canary, err := b.findCanary(strings.Join(args[:last], ""))
 	if err != nil {
 		return nil, err
 	}
@@ -158,15 +158,15 @@ func (p *program) declaredHook(c *cobra.Command, f *hookFlags, args []string) (r
 		if hook.Name == args[last] {
 			f.hook = hook
 			f.payload.Name, f.payload.Namespace = cmp.Or(f.payload.Name, canary.Metadata.Name), cmp.Or(f.payload.Namespace, canary.Namespace())
-			return p.secretsOf(f.secrets, b.documents)
+			return p.rolloutSecrets(f.secrets, b.secrets)
 		}
 		names = append(names, hook.Name)
 	}
-	return nil, usage("canary %s has no webhook %q; there are %s", nameOf(canary), args[last], cmp.Or(strings.Join(names, ", "), "none"))
+	return nil, usage("canary %s has no webhook %q; there are %s", canaryName(canary), args[last], cmp.Or(strings.Join(names, ", "), "none"))
 }
 
-// hookAt sets the webhook from a URL and flags, and returns the Secrets for it.
-func (f *hookFlags) hookAt(args []string) (rollout.Secrets, error) {
+// hookFromURL sets the webhook from a URL and flags, and returns the Secrets for it.
+func (f *hookFlags) hookFromURL(args []string) (rollout.Secrets, error) {
 	if len(args) != 1 {
 		return nil, usage("%d arguments, want one URL; webhooks of a Canary need -f", len(args))
 	}
@@ -175,7 +175,7 @@ func (f *hookFlags) hookAt(args []string) (rollout.Secrets, error) {
 		return nil, usage("%q is no URL with http or https; webhooks of a Canary need -f", redact.WithoutPassword(args[0]))
 	}
 	f.hook.Name, f.hook.URL = u.Hostname(), args[0]
-	access, err := readKeys(keyFile{"bearer-token-file", f.bearer, "bearerToken"}, keyFile{"hmac-key-file", f.hmac, "hmacKey"})
+	access, err := readKeys(keyFile{"bearer-token-file", f.bearerFile, "bearerToken"}, keyFile{"hmac-key-file", f.hmacFile, "hmacKey"})
 	certificates, err2 := f.tlsFlags.read()
 	if err := cmp.Or(err, err2); err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (f *hookFlags) fill() error {
 		l.Metadata[key] = value
 	}
 	f.hook.Metadata = l.Metadata
-	f.hook.Timeout = cmp.Or(rollout.Duration(f.attempt), f.hook.Timeout)
+	f.hook.Timeout = cmp.Or(rollout.Duration(f.attemptTimeout), f.hook.Timeout)
 	if f.hook.Type != rollout.HookEvent && (f.message != "" || f.warning) {
 		return usage("--event-message and --event-warning go with webhooks of type event; this one is of type %s", f.hook.Kind())
 	}
@@ -265,8 +265,8 @@ func readKeys(files ...keyFile) (map[string][]byte, error) {
 	return data, nil
 }
 
-// meanings say what a verdict does to a rollout.
-var meanings = map[rollout.Verdict]string{
+// verdictMeanings say what a verdict does to a rollout.
+var verdictMeanings = map[rollout.Verdict]string{
 	rollout.Pass:     "the rollout goes on",
 	rollout.Halt:     "the rollout does not go on, and a failed check is counted",
 	rollout.Pause:    "the rollout waits until it passes",
@@ -298,7 +298,7 @@ func (p *program) printCall(f *hookFlags, answer rollout.Answer, refusal error, 
 	kind, reason, body := f.hook.Kind(), "", string(answer.Body)
 	verdict := kind.Judge(refusal)
 	if refusal != nil {
-		reason = redact.String(refusal.Error()) + unreachable(refusal)
+		reason = redact.String(refusal.Error()) + unreachableHint(refusal)
 	}
 	took = took.Round(time.Millisecond)
 	switch {
@@ -308,7 +308,7 @@ func (p *program) printCall(f *hookFlags, answer rollout.Answer, refusal error, 
 		}
 		_, err := io.WriteString(p.stdout, body)
 		return err
-	case f.documents():
+	case f.machineReadable():
 		d := callDocument{
 			Name: f.hook.Name, Type: kind, URL: redact.String(f.hook.URL), Accepted: refusal == nil, Verdict: verdict.String(), Error: reason,
 			Status: answer.Status, Attempts: answer.Attempts, Seconds: took.Seconds(), Truncated: answer.Truncated,
@@ -327,7 +327,7 @@ func (p *program) printCall(f *hookFlags, answer rollout.Answer, refusal error, 
 	if answer.Attempts > 0 {
 		lines = append(lines, []string{"attempts", fmt.Sprintf("%d in %s", answer.Attempts, took)})
 	}
-	if lines = append(lines, []string{"verdict", verdict.String() + ": " + meanings[verdict]}); reason != "" {
+	if lines = append(lines, []string{"verdict", verdict.String() + ": " + verdictMeanings[verdict]}); reason != "" {
 		lines = append(lines, []string{"reason", reason})
 	}
 	if err := p.table(true).print(lines...); err != nil || body == "" {
@@ -355,12 +355,12 @@ func printable(text string) string {
 
 // completeHooks offers the webhooks of the canaries in the files of -f.
 func completeHooks(f *manifestFlags) cobra.CompletionFunc {
-	return offer(2, func(_ context.Context, _ *cobra.Command, args []string) (names []string) {
-		canaries := f.offered()
+	return completeNames(2, func(_ context.Context, _ *cobra.Command, args []string) (names []string) {
+		canaries := f.completionCanaries()
 		for _, canary := range canaries {
 			if len(args) == 0 && len(canaries) > 1 {
-				names = append(names, nameOf(canary))
-			} else if len(args) == 0 || args[0] == nameOf(canary) || args[0] == canary.Metadata.Name {
+				names = append(names, canaryName(canary))
+			} else if len(args) == 0 || args[0] == canaryName(canary) || args[0] == canary.Metadata.Name {
 				for _, hook := range canary.Spec.Analysis.Webhooks {
 					names = append(names, hook.Name)
 				}

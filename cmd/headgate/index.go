@@ -75,7 +75,7 @@ Exit codes: 0 every NAME was found, 1 one was not found or something failed, 2 u
 	f.registerAccess(c, false)
 	registerLimit(c, &f.maxBytes)
 	f.outputFlags.register(c, "table", "wide", "json", "yaml", "name")
-	f.whole = true
+	f.noTruncate = true
 	return c
 }
 
@@ -83,7 +83,7 @@ func (p *program) runSearch(ctx context.Context, f *sourceFlags, args []string, 
 	if err := search.prepare(args[1:]); err != nil {
 		return err
 	}
-	s, err := p.open(f)
+	s, err := p.openSession(f)
 	if err != nil {
 		return err
 	}
@@ -97,12 +97,12 @@ func (p *program) runSearch(ctx context.Context, f *sourceFlags, args []string, 
 		err = search.collect(ctx, entries)
 	}
 	if err != nil {
-		return s.about(shown(args[0]), err)
+		return s.prefixError(redactArgument(args[0]), err)
 	}
 	if err := search.print(p, &f.outputFlags); err != nil {
 		return err
 	}
-	return search.missing()
+	return search.checkFound()
 }
 
 // openIndex opens the index that arg names. The result can be read repeatedly; the caller closes
@@ -110,7 +110,7 @@ func (p *program) runSearch(ctx context.Context, f *sourceFlags, args []string, 
 func (s *session) openIndex(ctx context.Context, arg string) (io.ReadSeekCloser, error) {
 	isURL, declared := strings.Contains(arg, "://"), len(s.flags.files) > 0
 	if !isURL || declared {
-		if err := s.flags.fits(""); err != nil {
+		if err := s.flags.checkSort(""); err != nil {
 			return nil, err
 		}
 	}
@@ -124,7 +124,7 @@ func (s *session) openIndex(ctx context.Context, arg string) (io.ReadSeekCloser,
 		repo, err = s.repositoryOf(arg)
 	case declared:
 		var found []source.Object
-		if found, err = s.selected([]string{arg}); len(found) == 1 {
+		if found, err = s.selectObjects([]string{arg}); len(found) == 1 {
 			repo, _ = found[0].(*source.PkgRepository)
 		}
 		if err == nil && repo == nil {
@@ -163,7 +163,7 @@ type search struct {
 	names    []string // names and patterns; if empty, the newest version of every chart
 	versions string   // a version or a range
 	devel    bool     // include pre-releases
-	within   func(v *semver.Version, devel bool) bool
+	inRange  func(v *semver.Version, devel bool) bool
 	found    map[string]*foundChart // by name
 }
 
@@ -201,15 +201,15 @@ func (s *search) prepare(names []string) error {
 	among, err := semver.NewConstraint(s.versions)
 	switch {
 	case s.versions == "":
-		s.within = func(v *semver.Version, devel bool) bool { return devel || v.Prerelease() == "" }
+		s.inRange = func(v *semver.Version, devel bool) bool { return devel || v.Prerelease() == "" }
 	case notExact == nil:
-		s.within = func(v *semver.Version, _ bool) bool {
+		s.inRange = func(v *semver.Version, _ bool) bool {
 			return v.Equal(exact) && (exact.Metadata() == "" || exact.Metadata() == v.Metadata())
 		}
 	case err != nil:
 		return usage("--version %q is neither a version nor a range", s.versions)
 	default:
-		s.within = func(v *semver.Version, devel bool) bool {
+		s.inRange = func(v *semver.Version, devel bool) bool {
 			among.IncludePrerelease = devel
 			return among.Check(v)
 		}
@@ -236,8 +236,8 @@ func (s *search) collect(ctx context.Context, entries iter.Seq2[index.Entry, err
 		v, err := semver.NewVersion(e.Version)
 		switch c := (candidate{e, v}); {
 		case err != nil: // no range selects an invalid version
-		case !s.within(v, s.devel):
-			if s.within(v, true) {
+		case !s.inRange(v, s.devel):
+			if s.inRange(v, true) {
 				chart.hidden++
 			}
 		case len(s.names) > 0 || len(chart.versions) == 0:
@@ -255,8 +255,8 @@ func matches(asked, chart string) bool {
 	return ok || asked == chart
 }
 
-// missing returns an error for each name that has no result.
-func (s *search) missing() error {
+// checkFound returns an error for each name that has no result.
+func (s *search) checkFound() error {
 	var errs []error
 	for _, name := range s.names {
 		found, known, hidden := false, false, 0
@@ -312,8 +312,8 @@ func (s *search) print(p *program, f *outputFlags) error {
 		}
 		list, names, lines = append(list, v), append(names, v.Name+"@"+v.Version), append(lines, line)
 	}
-	if len(list) == 0 && !f.documents() {
+	if len(list) == 0 && !f.machineReadable() {
 		return nil
 	}
-	return p.result(f, list, names, lines)
+	return p.printResult(f, list, names, lines)
 }

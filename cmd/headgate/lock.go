@@ -43,7 +43,7 @@ func (f *relockFlags) register(c *cobra.Command) {
 	f.registerWork(c)
 	registerLimit(c, &f.maxBytes)
 	f.registerCache(c)
-	f.stored.Algorithm = artifact.SHA256
+	f.storeConfig.Algorithm = artifact.SHA256
 }
 
 func (p *program) lock() *cobra.Command {
@@ -107,15 +107,15 @@ Exit codes: 0 the lock is current, 1 something failed, 2 usage or an invalid obj
 
 // lockFiles holds the lock files of a session.
 type lockFiles struct {
-	of      map[source.Reference]string // lock file of each object
+	fileOf  map[source.Reference]string // lock file of each object
 	files   map[string]lock.Entries     // by file
 	entries lock.Entries                // of all files
 }
 
-// locks reads the lock files: file if it is set, or else one for each -f.
-func (s *session) locks(file string) (*lockFiles, error) {
-	l := &lockFiles{of: map[source.Reference]string{}, files: map[string]lock.Entries{}, entries: lock.Entries{}}
-	if s.typed {
+// readLocks reads the lock files: file if it is set, or else one for each -f.
+func (s *session) readLocks(file string) (*lockFiles, error) {
+	l := &lockFiles{fileOf: map[source.Reference]string{}, files: map[string]lock.Entries{}, entries: lock.Entries{}}
+	if s.fromURLs {
 		return nil, usage("a lock is about objects: give them with -f")
 	}
 	begin := 0
@@ -148,7 +148,7 @@ func (s *session) locks(file string) (*lockFiles, error) {
 			maps.Copy(l.entries, entries)
 		}
 		for _, obj := range s.set.Objects[begin:s.flags.counts[i]] {
-			l.of[source.ReferenceTo(obj)] = at
+			l.fileOf[source.ReferenceTo(obj)] = at
 		}
 		begin = s.flags.counts[i]
 	}
@@ -174,10 +174,10 @@ func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, up
 	if err != nil {
 		return err
 	}
-	if s.bad != nil { // a partial set would drop entries
-		return &exitError{exitUsage, s.bad}
+	if s.decodeErr != nil { // a partial set would drop entries
+		return &exitError{exitUsage, s.decodeErr}
 	}
-	locks, err := s.locks(f.lockFile)
+	locks, err := s.readLocks(f.lockFile)
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, up
 	if !update {
 		named = nil
 	}
-	anew, fixed, err := s.outdated(locks, named)
+	anew, fixed, err := s.staleObjects(locks, named)
 	if err != nil {
 		return err
 	}
@@ -200,9 +200,9 @@ func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, up
 	if err != nil {
 		return err
 	}
-	changes := append(locks.apply(s.set.Objects, found), locks.tidy(update)...)
+	changes := append(locks.apply(s.set.Objects, found), locks.prune(update)...)
 	slices.SortStableFunc(changes, func(a, b lockChange) int { return strings.Compare(a.Object, b.Object) })
-	if err := s.rowsEnd(rows, "the lock was not written"); err != nil {
+	if err := s.checkResults(rows, "the lock was not written"); err != nil {
 		return err
 	}
 	if !f.dryRun {
@@ -214,23 +214,23 @@ func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, up
 		if !f.quiet {
 			fmt.Fprintln(p.stderr, "the lock is current")
 		}
-		if !f.documents() {
+		if !f.machineReadable() {
 			return nil
 		}
 	}
-	names := mapped(changes, func(c lockChange) string { return sourceName(c.ref) })
+	names := mapSlice(changes, func(c lockChange) string { return sourceName(c.ref) })
 	wide, lines := f.output == "wide", [][]string{{"OBJECT", "CHANGE", "FROM", "TO"}}
 	for _, c := range changes {
 		lines = append(lines, []string{c.Object, c.Change, shortRevision(c.From, wide), shortRevision(c.To, wide)})
 	}
-	return p.result(&f.outputFlags, changes, names, lines)
+	return p.printResult(&f.outputFlags, changes, names, lines)
 }
 
-// outdated returns the objects that must be locked anew: those without an entry
+// staleObjects returns the objects that must be locked anew: those without an entry
 // for their spec, those in move, and those that depend on them. fixed has the
 // entries of the other objects. For some dependent objects it also has the pin,
 // if only their content can change.
-func (s *session) outdated(l *lockFiles, move []source.Object) (anew []source.Object, fixed lock.Entries, err error) {
+func (s *session) staleObjects(l *lockFiles, move []source.Object) (anew []source.Object, fixed lock.Entries, err error) {
 	fixed = lock.Entries{}
 	affected := map[source.Reference]bool{}
 	for _, obj := range s.set.Objects {
@@ -267,7 +267,7 @@ func (s *session) outdated(l *lockFiles, move []source.Object) (anew []source.Ob
 
 // relock fetches objects into a temporary store and returns the entries of the
 // objects that succeeded.
-func (s *session) relock(ctx context.Context, f *relockFlags, anew []source.Object, fixed lock.Entries) ([]*row, lock.Entries, error) {
+func (s *session) relock(ctx context.Context, f *relockFlags, anew []source.Object, fixed lock.Entries) ([]*objectResult, lock.Entries, error) {
 	found := lock.Entries{}
 	if len(anew) == 0 {
 		return nil, found, nil
@@ -292,7 +292,7 @@ func (s *session) relock(ctx context.Context, f *relockFlags, anew []source.Obje
 	meter := newMeter(s.stderr, f.quiet, anew)
 	s.env.Progress = meter.show
 	s.origins = s.program.origins(f.cacheDir())
-	rows, err := s.run(ctx, headgate.Options{Objects: anew, Store: store, Lock: fixed}, meter, func(r *row) {
+	rows, err := s.run(ctx, headgate.Options{Objects: anew, Store: store, Lock: fixed}, meter, func(r *objectResult) {
 		if r.err == nil && r.Outcome != source.Suspended && slices.Contains(anew, r.Object) {
 			found[source.ReferenceTo(r.Object)] = r.Entry
 		}
@@ -324,21 +324,21 @@ func (l *lockFiles) apply(objects []source.Object, found lock.Entries) []lockCha
 		if c.Change != "" {
 			changes = append(changes, c)
 		}
-		l.files[l.of[ref]][ref] = now // possibly in another file than before
+		l.files[l.fileOf[ref]][ref] = now // possibly in another file than before
 	}
 	return changes
 }
 
-// tidy removes entries of objects that are now in another file, and of removed
+// prune removes entries of objects that are now in another file, and of removed
 // objects unless keep is set, because other documents may have them. It returns
 // the changes of the removed objects.
-func (l *lockFiles) tidy(keep bool) (gone []lockChange) {
+func (l *lockFiles) prune(keep bool) (gone []lockChange) {
 	for file, entries := range l.files {
 		for ref, entry := range entries {
 			switch {
-			case l.of[ref] == file || l.of[ref] == "" && keep:
+			case l.fileOf[ref] == file || l.fileOf[ref] == "" && keep:
 				continue
-			case l.of[ref] == "":
+			case l.fileOf[ref] == "":
 				gone = append(gone, lockChange{Object: ref.String(), Change: "removed", From: entry.Revision, ref: ref, file: file})
 			}
 			delete(entries, ref)
@@ -366,10 +366,10 @@ func (l *lockFiles) write() error {
 	return nil
 }
 
-// rowsEnd prints the errors of objects. If there are any, it returns an error
+// checkResults prints the errors of objects. If there are any, it returns an error
 // with the text means.
-func (s *session) rowsEnd(rows []*row, means string) error {
-	if code := s.remarks(rows); code != exitReady {
+func (s *session) checkResults(rows []*objectResult, means string) error {
+	if code := s.printRemarks(rows); code != exitReady {
 		return &exitError{code, errors.New(means)}
 	}
 	return nil
@@ -389,7 +389,7 @@ func (s *session) checkLocks(ctx context.Context, f *relockFlags, l *lockFiles, 
 		}
 		fail(s.set.At(obj), obj.Head().String(), text)
 	}
-	for _, c := range l.tidy(false) {
+	for _, c := range l.prune(false) {
 		fail(source.DocumentError{File: c.file}, c.Object, "is in the lock, but not in the documents")
 	}
 	if len(errs) > 0 {
@@ -422,11 +422,11 @@ func (s *session) prove(ctx context.Context, l *lockFiles) error {
 	if len(o.Objects) == 0 {
 		return nil
 	}
-	rows, err := s.run(ctx, o, newMeter(s.stderr, true, nil), func(*row) {})
+	rows, err := s.run(ctx, o, newMeter(s.stderr, true, nil), func(*objectResult) {})
 	if err != nil {
 		return err
 	}
-	return s.rowsEnd(rows, "the lock is not current")
+	return s.checkResults(rows, "the lock is not current")
 }
 
 func (p *program) bundle() *cobra.Command {
@@ -445,7 +445,7 @@ the lock. Tools such as oras and crane read it; what they push, headgate and flu
 Signatures are verified before, and are not carried along.`,
 		Example: `  headgate bundle export sources.tar -f sources.yaml
   headgate fetch -f sources.yaml --bundle sources.tar --locked --out ./sources`,
-		Args: arguments(1, -1),
+		Args: rangeArgs(1, -1),
 		RunE: func(c *cobra.Command, args []string) error {
 			f.export, f.Locked = args[0], true
 			return p.runFetch(c.Context(), f, args[1:])
@@ -465,7 +465,7 @@ func (p *program) bundleImport() *cobra.Command {
 		Long: `Import stores the artifacts of the objects in -f from a bundle, without a request. It trusts the lock in the bundle; with
 --locked that beside the documents.`,
 		Example: `  headgate bundle import sources.tar -f sources.yaml --locked`,
-		Args:    arguments(1, -1),
+		Args:    rangeArgs(1, -1),
 		RunE: func(c *cobra.Command, args []string) error {
 			f.bundle = args[0]
 			return p.runFetch(c.Context(), f, args[1:])
@@ -489,7 +489,7 @@ func (f *fetchFlags) registerLocked(c *cobra.Command) {
 // openBundle opens the bundle from which locked content is read. It also reads
 // the lock from the bundle, unless --locked selects the lock file.
 func (s *session) openBundle(ctx context.Context, f *fetchFlags) (err error) {
-	if s.typed {
+	if s.fromURLs {
 		return usage("a bundle is about objects: give them with -f")
 	}
 	if f.Bundle, err = oci.OpenBundle(f.bundle); err != nil {
@@ -510,9 +510,9 @@ func (s *session) openBundle(ctx context.Context, f *fetchFlags) (err error) {
 	return nil
 }
 
-// export writes the artifacts that were fetched by a lock, and their lock, to a
+// writeBundle writes the artifacts that were fetched by a lock, and their lock, to a
 // bundle.
-func (s *session) export(file string, rows []*row, locked lock.Entries, store *artifact.Store) error {
+func (s *session) writeBundle(file string, rows []*objectResult, locked lock.Entries, store *artifact.Store) error {
 	var archives []oci.Bundled
 	entries := lock.Entries{}
 	for _, r := range rows {

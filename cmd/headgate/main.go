@@ -52,18 +52,18 @@ func main() {
 
 // A program holds everything of its process that a command may use.
 type program struct {
-	stdin   io.Reader
-	stdout  io.Writer
-	stderr  io.Writer
-	lookup  func(string) (string, bool) // environment
-	timeout time.Duration               // of the whole command; 0 for none
+	stdin     io.Reader
+	stdout    io.Writer
+	stderr    io.Writer
+	lookupEnv func(string) (string, bool) // environment
+	timeout   time.Duration               // of the whole command; 0 for none
 
 	annotations
 }
 
 // run executes the command in args and returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, lookup func(string) (string, bool)) int {
-	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, lookup: lookup}
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, lookupEnv: lookup}
 	root := p.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -74,8 +74,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err != nil && !errors.As(err, &e) {
 		e = &exitError{exitUsage, err} // cobra reports usage errors only
 	}
-	if err := p.annotate(e.err); err != nil {
-		e = &exitError{worse(exitFailed, e.code), errors.Join(e.err, err)}
+	if err := p.printAnnotations(e.err); err != nil {
+		e = &exitError{worseCode(exitFailed, e.code), errors.Join(e.err, err)}
 	}
 	if e.err != nil {
 		for line := range strings.Lines(e.err.Error()) { // each joined error has its own line
@@ -110,7 +110,7 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-func failed(err error) error { return &exitError{exitFailed, err} }
+func failure(err error) error { return &exitError{exitFailed, err} }
 func usage(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
 }
@@ -123,16 +123,16 @@ func asFailures(c *cobra.Command) {
 		if _, coded := errors.AsType[*exitError](err); err == nil || coded {
 			return err
 		}
-		return failed(err)
+		return failure(err)
 	}
 	for _, sub := range c.Commands() {
 		asFailures(sub)
 	}
 }
 
-// variables are the flags that environment variables can set. The variable of a server takes
+// flagVariables are the flags that environment variables can set. The variable of a server takes
 // precedence over that of a store.
-var variables = []struct{ flag, variable string }{
+var flagVariables = []struct{ flag, variable string }{
 	{"server", "HEADGATE_SERVER"}, {"store", "HEADGATE_STORE"}, {"secrets", "HEADGATE_SECRETS"}, {"cache", "HEADGATE_CACHE"}, {"parallel", "HEADGATE_PARALLEL"},
 }
 
@@ -141,7 +141,7 @@ func (p *program) root() *cobra.Command {
 	root.Long = root.Short + ".\n\nThese environment variables set flags that are not given:\n"
 	root.Version, root.SilenceErrors, root.SilenceUsage = thisBuild().String(), true, true
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
-		if err := p.fromEnvironment(c); err != nil {
+		if err := p.setFlagsFromEnv(c); err != nil {
 			return err
 		}
 		if p.timeout < 0 {
@@ -154,7 +154,7 @@ func (p *program) root() *cobra.Command {
 		}
 		return p.beginAnnotations(c)
 	}
-	for _, v := range variables {
+	for _, v := range flagVariables {
 		root.Long += fmt.Sprintf("\n  %-18s --%s", v.variable, v.flag)
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
@@ -183,7 +183,7 @@ func (p *program) root() *cobra.Command {
 	help, _, _ := root.Find([]string{"help"})
 	help.PreRunE = func(_ *cobra.Command, args []string) error {
 		found, rest, _ := root.Find(args)
-		return noCommand(found, rest)
+		return unknownCommandError(found, rest)
 	}
 	root.SetHelpCommandGroupID("other")
 	root.SetCompletionCommandGroupID("other")
@@ -192,22 +192,22 @@ func (p *program) root() *cobra.Command {
 
 // getenv returns a variable of the environment, "" if it is not set.
 func (p *program) getenv(name string) string {
-	value, _ := p.lookup(name)
+	value, _ := p.lookupEnv(name)
 	return value
 }
 
-// fromEnvironment sets the flags that were not given from their environment variables. If the user
+// setFlagsFromEnv sets the flags that were not given from their environment variables. If the user
 // gave --store, it ignores the variable of the server.
-func (p *program) fromEnvironment(c *cobra.Command) error {
+func (p *program) setFlagsFromEnv(c *cobra.Command) error {
 	stored := c.Flags().Changed("store")
-	for _, v := range variables {
+	for _, v := range flagVariables {
 		flag := c.Flags().Lookup(v.flag)
 		value := p.getenv(v.variable)
 		if flag == nil || flag.Changed || value == "" || flag.NoOptDefVal != "" || v.flag == "server" && (stored || c.Flags().Lookup("store") == nil) {
 			continue
 		}
 		if err := flag.Value.Set(value); err != nil {
-			return usage("%s %q: %s", v.variable, value, wanted(flag, err))
+			return usage("%s %q: %s", v.variable, value, valueHint(flag, err))
 		}
 	}
 	return nil
@@ -215,13 +215,13 @@ func (p *program) fromEnvironment(c *cobra.Command) error {
 
 // group returns a command that only has subcommands.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: noCommand, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c := &cobra.Command{Use: use, Short: short, Args: unknownCommandError, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	c.AddCommand(commands...)
 	return c
 }
 
-// noCommand returns an error for arguments of a command that only has subcommands.
-func noCommand(c *cobra.Command, args []string) error {
+// unknownCommandError returns an error for arguments of a command that only has subcommands.
+func unknownCommandError(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -255,11 +255,11 @@ func flagError(c *cobra.Command, err error) error {
 	if f.Name == "output" {
 		name = "-o"
 	}
-	return usage("%s %q: %s", name, invalid.GetValue(), wanted(f, invalid.Unwrap()))
+	return usage("%s %q: %s", name, invalid.GetValue(), valueHint(f, invalid.Unwrap()))
 }
 
-// wanted says which values a flag accepts, for the error of an invalid value.
-func wanted(f *pflag.Flag, err error) string {
+// valueHint says which values a flag accepts, for the error of an invalid value.
+func valueHint(f *pflag.Flag, err error) string {
 	wants := map[string]string{"int": "want a whole number", "float64": "want a number", "bool": "want true or false"}
 	return cmp.Or(wants[f.Value.Type()], err.Error())
 }
@@ -269,9 +269,9 @@ func (p *program) version() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, the commit and its date",
-		Args:  arguments(0, 0),
+		Args:  rangeArgs(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			return p.result(&f, thisBuild(), nil, [][]string{{thisBuild().String()}})
+			return p.printResult(&f, thisBuild(), nil, [][]string{{thisBuild().String()}})
 		},
 	}
 	f.registerFormat(c, "text", "json", "yaml")

@@ -30,7 +30,7 @@ type initFlags struct {
 
 func (p *program) init() *cobra.Command {
 	f := new(initFlags)
-	f.plain, f.parallel = true, 1
+	f.noHash, f.parallel = true, 1
 	c := &cobra.Command{
 		Use:   "init {URL[@REF]... | --chart NAME URL}",
 		Short: "Write a first file of sources for URLs",
@@ -40,7 +40,7 @@ branch or a tag. See headgate fetch for the forms of URLs.`,
 		Example: `  headgate init https://example.org/app.git --semver ">=1.0.0"
   headgate init oci://registry.example.org/app:v1.2.3 s3://assets/app/
   headgate init --chart app --version "^1.2" https://charts.example.org -f charts.yaml`,
-		Args: arguments(1, -1),
+		Args: rangeArgs(1, -1),
 		RunE: func(c *cobra.Command, args []string) error { return p.runInit(c.Context(), f, args) },
 	}
 	f.registerAccess(c, true)
@@ -75,7 +75,7 @@ func (p *program) runInit(ctx context.Context, f *initFlags, args []string) erro
 		if len(written) > 0 {
 			text += "---\n"
 		}
-		text, written[name] = text+commented(obj, string(document)), string(document)
+		text, written[name] = text+addComments(obj, string(document)), string(document)
 	}
 	switch {
 	case f.file == "-":
@@ -95,9 +95,9 @@ func (p *program) runInit(ctx context.Context, f *initFlags, args []string) erro
 	return err
 }
 
-// explained lists fields of specs. A field that is set gets the comment. A field that is not set is
+// specComments lists fields of specs. A field that is set gets the comment. A field that is not set is
 // shown in a comment if it has an example.
-var explained = []struct{ field, kinds, example, comment string }{
+var specComments = []struct{ field, kinds, example, comment string }{
 	{"interval", "GitRepository OCIRepository Bucket PkgRepository PkgChart", "", "how often headgate serve checks it"},
 	{"timeout", "GitRepository OCIRepository Bucket PkgRepository", "", "time limit of each step: log in, look up, fetch, verify"},
 	{"ref", "GitRepository", "", "branch, tag, semver (a range, the highest tag in it), name or commit"},
@@ -111,14 +111,14 @@ var explained = []struct{ field, kinds, example, comment string }{
 	{"valuesFiles", "PkgChart", "[values-production.yaml]", "in place of values.yaml of the chart; the last one wins"},
 }
 
-// implied matches lines of a document that only repeat defaults.
-var implied = regexp.MustCompile(`(?m)^  (?:namespace: default|provider: generic|type: default|reconcileStrategy: ChartVersion)\n`)
+// defaultLines matches lines of a document that only repeat defaults.
+var defaultLines = regexp.MustCompile(`(?m)^  (?:namespace: default|provider: generic|type: default|reconcileStrategy: ChartVersion)\n`)
 
-// commented adds comments to the document of an object.
-func commented(obj source.Object, document string) string {
-	document = strings.ReplaceAll(implied.ReplaceAllString(document, ""), ": 1m0s\n", ": 1m\n")
+// addComments adds comments to the document of an object.
+func addComments(obj source.Object, document string) string {
+	document = strings.ReplaceAll(defaultLines.ReplaceAllString(document, ""), ": 1m0s\n", ": 1m\n")
 	head, spec, _ := strings.Cut(document, "\nspec:\n")
-	for _, e := range explained {
+	for _, e := range specComments {
 		line := regexp.MustCompile(`(?m)^  ` + e.field + `:.*$`)
 		switch known := slices.Contains(strings.Fields(e.kinds), source.ReferenceTo(obj).Kind); {
 		case !known:
@@ -198,7 +198,7 @@ type defectLine struct {
 }
 
 func defectLines(errs []error) []defectLine {
-	return mapped(errs, func(err error) defectLine {
+	return mapSlice(errs, func(err error) defectLine {
 		if e, ok := errors.AsType[*source.DocumentError](err); ok {
 			return defectLine{*e, e.Err.Error()}
 		}
@@ -209,16 +209,16 @@ func defectLines(errs []error) []defectLine {
 func (p *program) runValidate(f *validateFlags) error {
 	v := &validation{Objects: []validObject{}, Others: []source.Other{}}
 	for _, name := range f.files {
-		v.fail(p.decode(name, f.exclude, &v.warned, v.read))
+		v.addError(p.decode(name, f.exclude, &v.warned, v.read))
 	}
 	v.judgeOthers(f.strict)
 	warnings := append(v.set.Warnings, v.warned...)
 	var err error
-	if v.Errors, v.Warnings = defectLines(v.errs), defectLines(warnings); f.documents() {
-		p.note("warning", warnings...)
+	if v.Errors, v.Warnings = defectLines(v.errs), defectLines(warnings); f.machineReadable() {
+		p.addAnnotation("warning", warnings...)
 		err = printValue(p.stdout, f.output, v)
 	} else if p.warn(warnings...); f.prints() {
-		p.skipped(v.Others, v.Skipped, f.verbose)
+		p.printSkipped(v.Others, v.Skipped, f.verbose)
 		for _, o := range v.Objects {
 			_, err = fmt.Fprintf(p.stdout, "%s valid\n", o.Object)
 		}
@@ -229,8 +229,8 @@ func (p *program) runValidate(f *validateFlags) error {
 	return err
 }
 
-// fail records errors, each once: every decoder finds the same syntax errors.
-func (v *validation) fail(err error) {
+// addError records errors, each once: every decoder finds the same syntax errors.
+func (v *validation) addError(err error) {
 	for _, err := range document.Split(err) {
 		if !slices.ContainsFunc(v.errs, func(other error) bool { return other.Error() == err.Error() }) {
 			v.errs = append(v.errs, err)
@@ -239,7 +239,7 @@ func (v *validation) fail(err error) {
 }
 
 // read checks the documents of one file.
-func (v *validation) read(t text) error {
+func (v *validation) read(t fileText) error {
 	objects, others, skipped := len(v.set.Objects), len(v.set.Others), v.set.Skipped
 	errs := []error{v.set.Decode(t.name, bytes.NewReader(t.data))}
 	for _, o := range v.set.Objects[objects:] {
@@ -249,7 +249,7 @@ func (v *validation) read(t text) error {
 	errs = append(errs, err)
 	b := &rolloutDocuments{warnings: warnings}
 	for _, c := range canaries {
-		if err := b.refusal(c); err != nil {
+		if err := b.checkCanary(c); err != nil {
 			errs = append(errs, err)
 		} else {
 			v.valid(t, c.String())
@@ -269,7 +269,7 @@ func (v *validation) read(t text) error {
 	v.warned = append(v.warned, b.warnings...)
 	v.Skipped += v.set.Skipped - skipped
 	for _, o := range v.set.Others[others:] {
-		if group, _, _ := strings.Cut(o.APIVersion, "/"); group == rollout.Group || group == rollout.ReferenceGroup || told(err, o) {
+		if group, _, _ := strings.Cut(o.APIVersion, "/"); group == rollout.Group || group == rollout.ReferenceGroup || isReported(err, o) {
 			v.Skipped--
 		} else {
 			v.Others = append(v.Others, o)
@@ -278,12 +278,12 @@ func (v *validation) read(t text) error {
 	return err
 }
 
-func (v *validation) valid(t text, object string) {
+func (v *validation) valid(t fileText, object string) {
 	v.Objects = append(v.Objects, validObject{object, t.name})
 }
 
-// told reports whether one of the joined errors is about the document o.
-func told(err error, o source.Other) bool {
+// isReported reports whether one of the joined errors is about the document o.
+func isReported(err error, o source.Other) bool {
 	return slices.ContainsFunc(document.Split(err), func(err error) bool {
 		e, ok := errors.AsType[*source.DocumentError](err)
 		return ok && e.File == o.File && e.Line == o.Line && e.Document == o.Document
@@ -307,11 +307,11 @@ func (v *validation) judgeOthers(strict bool) {
 		default:
 			continue
 		}
-		v.fail(at)
+		v.addError(at)
 	}
 	v.Others = slices.DeleteFunc(v.Others, func(o source.Other) bool { return o.List })
 	if v.Skipped -= named - len(v.Others); strict && v.Skipped > len(v.Others) {
-		v.fail(fmt.Errorf("there are %d more documents of other kinds", v.Skipped-len(v.Others)))
+		v.addError(fmt.Errorf("there are %d more documents of other kinds", v.Skipped-len(v.Others)))
 	}
 }
 
@@ -330,7 +330,7 @@ func (p *program) convert() *cobra.Command {
 		var set source.Set
 		bad := p.load(&set, &f)
 		p.warn(set.Warnings...)
-		p.skipped(set.Others, set.Skipped, f.verbose)
+		p.printSkipped(set.Others, set.Skipped, f.verbose)
 		var converted []source.Object
 		for _, obj := range set.Objects {
 			if e, ok := obj.(*source.ExternalArtifact); ok && e.Composed != nil {
@@ -352,8 +352,8 @@ func (p *program) convert() *cobra.Command {
 	c.Flags().StringVar(&version, "to", "", "`VERSION`: v1 or v1beta2; default unchanged")
 	c.Flags().StringVar(&group, "group", "", "`GROUP` of the result; default unchanged")
 	out.registerFormat(c, "yaml", "json")
-	complete(c, "to", "v1", "v1beta2")
-	complete(c, "group", source.Group, source.ReferenceGroup)
+	completeFlag(c, "to", "v1", "v1beta2")
+	completeFlag(c, "group", source.Group, source.ReferenceGroup)
 	return c
 }
 
@@ -384,8 +384,8 @@ headgate validate refuses all that the schema refuses, and checks more, such as 
 		},
 	}
 	kinds := slices.Concat(source.Kinds(source.Group), source.Kinds(source.GeneratorGroup))
-	c.ValidArgs = mapped(kinds, func(k source.Kind) string { return k.Name })
+	c.ValidArgs = mapSlice(kinds, func(k source.Kind) string { return k.Name })
 	c.Flags().StringVar(&version, "api-version", source.V1, "`VERSION` of the documents: v1 or v1beta2")
-	complete(c, "api-version", source.V1, source.V1Beta2)
+	completeFlag(c, "api-version", source.V1, source.V1Beta2)
 	return c
 }

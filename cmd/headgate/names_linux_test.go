@@ -11,9 +11,9 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// TestNamesOfBytes checks that an artifact can contain a file whose name is not
+// TestNonUTF8Names checks that an artifact can contain a file whose name is not
 // UTF-8, and that every command prints such a name with its bytes escaped.
-func TestNamesOfBytes(t *testing.T) {
+func TestNonUTF8Names(t *testing.T) {
 	const name, shown = "caf\xe9.yaml", `caf\xe9.yaml`
 	dir := t.TempDir()
 	repo := testenv.NewRepo(t)
@@ -25,7 +25,7 @@ func TestNamesOfBytes(t *testing.T) {
 	must(t, os.WriteFile(file, []byte("apiVersion: source.headgate.dev/v1\nkind: Bucket\nmetadata: {name: b}\n"), 0o600))
 	command := func(args []string) (code int, text string) {
 		var out bytes.Buffer
-		code = run(context.Background(), args, strings.NewReader(""), &out, &out, noVariables)
+		code = run(context.Background(), args, strings.NewReader(""), &out, &out, emptyEnv)
 		return code, out.String()
 	}
 	tree := filepath.Join(dir, "tree")

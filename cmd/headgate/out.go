@@ -35,17 +35,17 @@ func (f *outFlags) register(c *cobra.Command, use string) {
 
 // check returns an error if dir cannot be replaced.
 func (f *outFlags) check(ctx context.Context, dir string) error {
-	return refusedOut(f.Check(ctx, dir), dir)
+	return outError(f.Check(ctx, dir), dir)
 }
 
 // extract replaces dir with the content of tree.
 func (f *outFlags) extract(ctx context.Context, tree *artifact.Tree, dir string) error {
-	return refusedOut(f.Extract(ctx, tree, dir), dir)
+	return outError(f.Extract(ctx, tree, dir), dir)
 }
 
-// refusedOut turns the error about a directory that cannot be replaced into a usage error that
+// outError turns the error about a directory that cannot be replaced into a usage error that
 // names the flag to use.
-func refusedOut(err error, dir string) error {
+func outError(err error, dir string) error {
 	refused, ok := errors.AsType[*artifact.RefusedError](err)
 	switch {
 	case !ok:
@@ -71,7 +71,7 @@ func (f *fetchFlags) checkOut(ctx context.Context, objects []source.Object) erro
 		return nil
 	}
 	for _, of := range []struct{ what, dir string }{{"store", f.store}, {"cache", cmp.Or(f.cacheDir(), f.store)}} {
-		if holds(of.dir, f.out) || holds(f.out, of.dir) {
+		if containsPath(of.dir, f.out) || containsPath(f.out, of.dir) {
 			return fmt.Errorf("--out %s and the %s %s are one in the other: choose directories beside each other", f.out, of.what, of.dir)
 		}
 	}
@@ -93,7 +93,7 @@ func (f *storingFlags) checkFrom(local map[string]string, what, written string) 
 			continue
 		}
 		for _, mine := range []struct{ flag, dir string }{{"--store", f.store}, {"--cache", f.cacheDir()}, {what, written}} {
-			if mine.dir != "" && holds(dir, mine.dir) {
+			if mine.dir != "" && containsPath(dir, mine.dir) {
 				return fmt.Errorf("--from: the directory %s holds %s %s, which is no part of the source: choose another one", dir, mine.flag, mine.dir)
 			}
 		}
@@ -115,21 +115,21 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// holds reports whether the directory outer exists and is equal to inner or contains it.
-func holds(outer, inner string) bool {
-	_, in := below(outer, inner)
+// containsPath reports whether the directory outer exists and is equal to inner or contains it.
+func containsPath(outer, inner string) bool {
+	_, in := pathInside(outer, inner)
 	return exists(outer) && (in || realPath(outer) == realPath(inner))
 }
 
-// below returns the slash-separated path of dir relative to the directory outer, and whether dir is
+// pathInside returns the slash-separated path of dir relative to the directory outer, and whether dir is
 // inside it.
-func below(outer, dir string) (string, bool) {
+func pathInside(outer, dir string) (string, bool) {
 	inside, err := filepath.Rel(realPath(outer), realPath(dir))
 	return filepath.ToSlash(inside), err == nil && inside != "." && filepath.IsLocal(inside)
 }
 
-// literal escapes a path for use in a pattern, so that it matches only itself.
-var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+// globEscaper escapes a path for use in a pattern, so that it matches only itself.
+var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // realPath returns the absolute path without symbolic links. The path need not exist.
 func realPath(path string) string {

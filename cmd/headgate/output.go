@@ -34,11 +34,11 @@ import (
 // outputFlags select what is printed. The format is one of formats. If they include json,
 // jsonpath=TEMPLATE is possible too.
 type outputFlags struct {
-	quiet   bool
-	whole   bool // table lines are not truncated
-	output  string
-	asked   func() bool // reports whether -o was given
-	formats []string
+	quiet       bool
+	noTruncate  bool // table lines are not truncated
+	output      string
+	outputGiven func() bool // reports whether -o was given
+	formats     []string
 }
 
 func (f *outputFlags) register(c *cobra.Command, formats ...string) {
@@ -48,19 +48,19 @@ func (f *outputFlags) register(c *cobra.Command, formats ...string) {
 
 // registerFormat adds -o only. The first format is the default.
 func (f *outputFlags) registerFormat(c *cobra.Command, formats ...string) {
-	f.formats, f.output, f.asked = formats, formats[0], func() bool { return c.Flags().Changed("output") }
+	f.formats, f.output, f.outputGiven = formats, formats[0], func() bool { return c.Flags().Changed("output") }
 	words := slices.Clone(formats)
 	if slices.Contains(words, "json") {
 		words = append(words, "jsonpath=TEMPLATE")
 	}
-	c.Flags().VarP(f, "output", "o", "output format: "+either(words))
-	complete(c, "output", formats...)
+	c.Flags().VarP(f, "output", "o", "output format: "+joinOr(words))
+	completeFlag(c, "output", formats...)
 }
 
 // Set implements [pflag.Value]. It returns an error for a format that the command lacks.
 func (f *outputFlags) Set(format string) error {
 	if !slices.Contains(f.formats, format) && !(slices.Contains(f.formats, "json") && strings.HasPrefix(format, jsonPath)) {
-		return errors.New("want " + either(f.formats))
+		return errors.New("want " + joinOr(f.formats))
 	}
 	f.output = format
 	return nil
@@ -70,10 +70,10 @@ func (f *outputFlags) String() string { return f.output }
 func (f *outputFlags) Type() string   { return "string" }
 
 // prints reports whether the command prints its result. -q suppresses it unless -o was given.
-func (f *outputFlags) prints() bool { return !f.quiet || f.asked() }
+func (f *outputFlags) prints() bool { return !f.quiet || f.outputGiven() }
 
-// documents reports whether the output format is for programs.
-func (f *outputFlags) documents() bool {
+// machineReadable reports whether the output format is for programs.
+func (f *outputFlags) machineReadable() bool {
 	return f.output == "json" || f.output == "yaml" || strings.HasPrefix(f.output, jsonPath)
 }
 
@@ -99,8 +99,8 @@ func (p *program) table(wide bool) *table {
 // colours are the colours of condition statuses.
 var colours = map[string]prettytext.Color{"True": prettytext.FgGreen, "False": prettytext.FgRed, "Unknown": prettytext.FgYellow}
 
-// leastCell is the minimum width of a truncated last cell.
-const leastCell = 40
+// minCellWidth is the minimum width of a truncated last cell.
+const minCellWidth = 40
 
 func (t *table) print(rows ...[]string) error {
 	for _, cells := range rows {
@@ -126,7 +126,7 @@ func (t *table) print(rows ...[]string) error {
 			out.WriteString(cell + space)
 		}
 		if t.limit > 0 {
-			cells[last] = prettytext.Snip(cells[last], max(leastCell, t.limit-used), "…")
+			cells[last] = prettytext.Snip(cells[last], max(minCellWidth, t.limit-used), "…")
 		}
 		out.WriteString(cells[last] + "\n")
 	}
@@ -134,15 +134,15 @@ func (t *table) print(rows ...[]string) error {
 	return err
 }
 
-// hexes matches long hexadecimal digests and commits in revisions.
-var hexes = regexp.MustCompile(`((?:sha1|sha256):[0-9a-f]{8})[0-9a-f]{24,}`)
+// longHash matches long hexadecimal digests and commits in revisions.
+var longHash = regexp.MustCompile(`((?:sha1|sha256):[0-9a-f]{8})[0-9a-f]{24,}`)
 
 // shortRevision abbreviates the hashes in a revision unless whole is set.
 func shortRevision(revision string, whole bool) string {
 	if whole {
 		return revision
 	}
-	return hexes.ReplaceAllString(revision, "$1")
+	return longHash.ReplaceAllString(revision, "$1")
 }
 
 // shortDigest abbreviates ALGORITHM:HEX for display.
@@ -154,8 +154,8 @@ func shortDigest(digest string) string {
 // humanSize formats a number of bytes with a binary unit.
 func humanSize(n int64) string { return humanize.IBytes(uint64(n)) }
 
-// age formats a time span in its largest unit.
-func age(d time.Duration) string {
+// formatAge formats a time span in its largest unit.
+func formatAge(d time.Duration) string {
 	for _, unit := range []struct {
 		name string
 		of   time.Duration
@@ -167,8 +167,8 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%ds", max(int64(d/time.Second), 0))
 }
 
-// instant formats a time. It returns "" for the zero time.
-func instant(at time.Time) string {
+// formatTime formats a time. It returns "" for the zero time.
+func formatTime(at time.Time) string {
 	if at.IsZero() {
 		return ""
 	}
@@ -186,13 +186,13 @@ func kindOfFile(m fs.FileMode) string {
 	return "no regular file"
 }
 
-// result prints the result of a command as -o says: names one per line, value for programs, or
+// printResult prints the result of a command as -o says: names one per line, value for programs, or
 // lines as a table whose first line has the titles.
-func (p *program) result(f *outputFlags, value any, names []string, lines [][]string) (err error) {
+func (p *program) printResult(f *outputFlags, value any, names []string, lines [][]string) (err error) {
 	switch {
 	case !f.prints():
 		return nil
-	case f.documents():
+	case f.machineReadable():
 		return printValue(p.stdout, f.output, value)
 	case f.output == "name":
 		for _, name := range names {
@@ -200,7 +200,7 @@ func (p *program) result(f *outputFlags, value any, names []string, lines [][]st
 		}
 		return err
 	}
-	return p.table(f.whole || f.output == "wide" || !slices.Contains(f.formats, "wide")).print(lines...)
+	return p.table(f.noTruncate || f.output == "wide" || !slices.Contains(f.formats, "wide")).print(lines...)
 }
 
 // printDocuments writes documents: YAML as a stream, JSON as one List.
@@ -367,9 +367,9 @@ func lookUp(v any, path string) ([]any, error) {
 	return found, nil
 }
 
-// unreachable returns a hint, after a colon, for errors about a server that cannot be reached. For
+// unreachableHint returns a hint, after a colon, for errors about a server that cannot be reached. For
 // other errors it returns "".
-func unreachable(err error) string {
+func unreachableHint(err error) string {
 	op, ok := errors.AsType[*net.OpError](err)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -382,7 +382,7 @@ func unreachable(err error) string {
 
 // warn prints warnings, one per line.
 func (p *program) warn(errs ...error) {
-	p.note("warning", errs...)
+	p.addAnnotation("warning", errs...)
 	for _, err := range document.Split(errors.Join(errs...)) {
 		fmt.Fprintf(p.stderr, "warning: %s\n", redact.String(err.Error()))
 	}
@@ -390,9 +390,9 @@ func (p *program) warn(errs ...error) {
 
 // annotations are errors and warnings that a CI system shows beside the documents.
 type annotations struct {
-	format string    // of --format: github, gitlab, or "" for none
-	report io.Writer // standard output; for gitlab the report replaces the result
-	noted  []annotation
+	format   string    // of --format: github, gitlab, or "" for none
+	report   io.Writer // standard output; for gitlab the report replaces the result
+	recorded []annotation
 }
 
 // An annotation is an error or a warning with its position.
@@ -418,9 +418,9 @@ func (p *program) beginAnnotations(c *cobra.Command) error {
 	return nil
 }
 
-// note records errors or warnings with the documents that they name. File names become relative to
+// addAnnotation records errors or warnings with the documents that they name. File names become relative to
 // the working directory, as CI systems expect.
-func (p *program) note(severity string, errs ...error) {
+func (p *program) addAnnotation(severity string, errs ...error) {
 	if p.format == "" { // a server would collect them as long as it runs
 		return
 	}
@@ -438,7 +438,7 @@ func (p *program) note(severity string, errs ...error) {
 			at.File = filepath.Clean(at.File)
 		}
 		text := (&source.DocumentError{Field: at.Field, Err: at.Err}).Error()
-		p.noted = append(p.noted, annotation{severity, filepath.ToSlash(at.File), max(at.Line, 1), cmp.Or(at.Object, "headgate"), redact.String(text)})
+		p.recorded = append(p.recorded, annotation{severity, filepath.ToSlash(at.File), max(at.Line, 1), cmp.Or(at.Object, "headgate"), redact.String(text)})
 	}
 }
 
@@ -448,13 +448,13 @@ var (
 	commandProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 )
 
-// annotate prints the recorded annotations and err, the final error of the command. The GitLab
+// printAnnotations prints the recorded annotations and err, the final error of the command. The GitLab
 // report has only those in files. The fingerprint of an issue does not include the line, so an
 // issue that moves stays the same.
-func (p *program) annotate(err error) error {
-	p.note("error", err)
+func (p *program) printAnnotations(err error) error {
+	p.addAnnotation("error", err)
 	issues, seen := []map[string]any{}, map[string]int{}
-	for _, a := range p.noted {
+	for _, a := range p.recorded {
 		if p.format == "github" {
 			at := ""
 			if a.file != "" {

@@ -28,7 +28,7 @@ func TestPackage(t *testing.T) {
 	pages, completion := filepath.Join(dir, "man"), filepath.Join(dir, "completion")
 	must(t, os.MkdirAll(pages, 0o755))
 	must(t, os.MkdirAll(completion, 0o755))
-	root := (&program{lookup: noVariables}).root()
+	root := (&program{lookupEnv: emptyEnv}).root()
 	root.DisableAutoGenTag = true
 	var keepLines func(c *cobra.Command)
 	keepLines = func(c *cobra.Command) { // the text is parsed as Markdown, where four spaces preserve lines

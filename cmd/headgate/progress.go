@@ -59,12 +59,12 @@ func newMeter(w io.Writer, quiet bool, objects []source.Object) *meter {
 		width, _, _ := term.GetSize(int(w.(*os.File).Fd()))
 		m.width, interval = cmp.Or(width, 80), time.Second/4
 	}
-	m.cancel = every(interval, m.tick)
+	m.cancel = startTicker(interval, m.tick)
 	return m
 }
 
-// every calls do repeatedly at an interval until stop is called.
-func every(interval time.Duration, do func()) (stop func()) {
+// startTicker calls do repeatedly at an interval until stop is called.
+func startTicker(interval time.Duration, do func()) (stop func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		for retry.Sleep(ctx, interval) == nil {
@@ -101,7 +101,7 @@ func (m *meter) tick() {
 
 // String describes the phase, the amount and the rate.
 func (t *transfer) String() string {
-	text := t.name + ": " + t.doing()
+	text := t.name + ": " + t.phaseText()
 	if t.Done == 0 {
 		return text
 	}
@@ -117,8 +117,8 @@ func (t *transfer) String() string {
 	return text + unit + ", " + number(int64(float64(t.Done)/max(time.Since(t.since).Seconds(), 0.001))) + "/s"
 }
 
-// doing describes the phase, without the amount.
-func (t *transfer) doing() string {
+// phaseText describes the phase, without the amount.
+func (t *transfer) phaseText() string {
 	if t.Asked != nil {
 		return t.Phase + " " + source.OriginOf(t.Asked)
 	}
@@ -143,12 +143,12 @@ func (m *meter) show(p source.Progress) {
 	t.Progress = p
 }
 
-// doing describes the current phase of the object with this address.
-func (m *meter) doing(address string) string {
+// phaseOf describes the current phase of the object with this address.
+func (m *meter) phaseOf(address string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if t := m.open[address]; t != nil {
-		return t.doing()
+		return t.phaseText()
 	}
 	return "working on it"
 }
@@ -204,7 +204,7 @@ const silence = 5 * time.Minute
 func newView(p *program, f *runFlags) *view {
 	v := &view{program: p, runFlags: f, shown: time.Now()}
 	if !f.quiet && isTerminal(p.stderr) {
-		v.stop = every(time.Second, func() { // the line has a running time
+		v.stop = startTicker(time.Second, func() { // the line has a running time
 			v.mu.Lock()
 			defer v.mu.Unlock()
 			v.draw()
@@ -231,14 +231,14 @@ func (v *view) Show(s rollout.Status) {
 	v.draw()
 	silent := v.stop == nil && time.Since(v.shown) >= silence
 	v.mu.Unlock()
-	if silent && !v.quiet && !v.documents() {
-		v.line(time.Now(), progressOf(v.Canary, s))
+	if silent && !v.quiet && !v.machineReadable() {
+		v.printLine(time.Now(), progressOf(v.Canary, s))
 	}
 }
 
 // Emit shows an event.
 func (v *view) Emit(_ context.Context, e rollout.Event) {
-	if v.documents() {
+	if v.machineReadable() {
 		e.Message, e.Reason = redact.String(e.Message), redact.String(e.Reason)
 		_ = printItem(v.stdout, v.output, e) // printing the result reports a closed pipe
 		return
@@ -248,7 +248,7 @@ func (v *view) Emit(_ context.Context, e rollout.Event) {
 	}
 	if e.Checksum != "" && e.Checksum != v.checksum {
 		v.checksum = e.Checksum
-		v.line(e.Time, "webhooks are told the checksum "+e.Checksum)
+		v.printLine(e.Time, "webhooks are told the checksum "+e.Checksum)
 	}
 	text := e.Message
 	switch at := webhookAt(v.Canary, e.Hook); e.Code {
@@ -260,25 +260,25 @@ func (v *view) Emit(_ context.Context, e rollout.Event) {
 	if e.Warning {
 		text = "warning: " + text
 	}
-	v.line(e.Time, text)
+	v.printLine(e.Time, text)
 }
 
 // Say shows a message that is not an event.
 func (v *view) Say(text string) {
 	if !v.quiet {
-		v.line(time.Now(), text)
+		v.printLine(time.Now(), text)
 	}
 }
 
 // Warn shows an error that does not end the rollout.
-func (v *view) Warn(err error) { v.line(time.Now(), "warning: "+err.Error()) }
+func (v *view) Warn(err error) { v.printLine(time.Now(), "warning: "+err.Error()) }
 
-// line writes a line.
-func (v *view) line(at time.Time, text string) {
+// printLine writes a line.
+func (v *view) printLine(at time.Time, text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.erase()
-	fmt.Fprintf(v.stderr, "%s %s\n", instant(at), redact.String(text))
+	fmt.Fprintf(v.stderr, "%s %s\n", formatTime(at), redact.String(text))
 	v.shown = time.Now()
 	v.draw()
 }
@@ -297,16 +297,16 @@ func (v *view) erase() {
 	}
 }
 
-// result prints the result of a rollout and how to continue. It does not print an error, which run
+// printOutcome prints the result of a rollout and how to continue. It does not print an error, which run
 // prints.
-func (v *view) result(r drive.Result) error {
+func (v *view) printOutcome(r drive.Result) error {
 	switch {
 	case r.Settled && r.Outcome == drive.Promoted:
 		v.Say("nothing to do: the primary has revision " + r.Revision)
 	case r.Settled:
 		v.Say("nothing to do: the rollout of revision " + r.Revision + " has ended: --again starts it once more")
 	}
-	if v.documents() {
+	if v.machineReadable() {
 		return printItem(v.stdout, v.output, r)
 	}
 	w := v.stdout
@@ -347,7 +347,7 @@ func progressOf(c *rollout.Canary, s rollout.Status) string {
 		n := min(max(part, 0)*10/max(whole, 1), 10)
 		return "[" + strings.Repeat("#", n) + strings.Repeat(".", 10-n) + "]"
 	}
-	text := nameOf(c) + "  " + cmp.Or(string(s.Phase), "new")
+	text := canaryName(c) + "  " + cmp.Or(string(s.Phase), "new")
 	if all := c.Spec.Analysis.Iterations; all > 0 {
 		text += fmt.Sprintf("  %s %d/%d iterations", bar(s.Iterations, all), s.Iterations, all)
 	} else {

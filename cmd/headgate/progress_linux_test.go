@@ -29,7 +29,7 @@ func TestTerminal(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	fetch := func(args ...string) string {
 		args = append([]string{"fetch", server.Repo(), "--name", "repo", "--store", store}, args...)
-		return onTerminal(t, func(tty *os.File) { run(t.Context(), args, strings.NewReader(""), io.Discard, tty, os.LookupEnv) })
+		return captureTerminal(t, func(tty *os.File) { run(t.Context(), args, strings.NewReader(""), io.Discard, tty, os.LookupEnv) })
 	}
 	left := func(drawn string) string { // lines that remain on the terminal
 		lines := strings.SplitAfter(drawn, "\n")
@@ -77,8 +77,8 @@ func TestWaiting(t *testing.T) {
 // TestColours checks that READY is coloured on a terminal, but not with NO_COLOR.
 func TestColours(t *testing.T) {
 	for colour, want := range map[string]string{"": "\x1b[32mTrue\x1b[0m  stored", "1": "  True  stored"} {
-		p := &program{lookup: func(name string) (string, bool) { return colour, name == "NO_COLOR" }}
-		got := onTerminal(t, func(tty *os.File) {
+		p := &program{lookupEnv: func(name string) (string, bool) { return colour, name == "NO_COLOR" }}
+		got := captureTerminal(t, func(tty *os.File) {
 			p.stdout = tty
 			testenv.Equal(t, p.table(false).print([]string{"Bucket/default/a", "True", "stored"}), nil)
 		})
@@ -88,10 +88,10 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// onTerminal calls use with a terminal and returns the output.
-func onTerminal(t *testing.T, use func(tty *os.File)) string {
+// captureTerminal calls use with a terminal and returns the output.
+func captureTerminal(t *testing.T, use func(tty *os.File)) string {
 	t.Helper()
-	control, tty := terminal(t)
+	control, tty := openTerminal(t)
 	drawn := make(chan string)
 	go func() {
 		b, _ := io.ReadAll(control) // ends with EIO when the terminal is closed
@@ -102,8 +102,8 @@ func onTerminal(t *testing.T, use func(tty *os.File)) string {
 	return <-drawn
 }
 
-// terminal opens a pseudoterminal and returns both of its ends.
-func terminal(t *testing.T) (control, tty *os.File) {
+// openTerminal opens a pseudoterminal and returns both of its ends.
+func openTerminal(t *testing.T) (control, tty *os.File) {
 	t.Helper()
 	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	must(t, err)
@@ -123,7 +123,7 @@ func terminal(t *testing.T) (control, tty *os.File) {
 // also its log, is closed ends cleanly, as after SIGTERM.
 func TestTerminalGoesAway(t *testing.T) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // if this process ignores SIGHUP, the server would inherit that
-	control, tty := terminal(t)
+	control, tty := openTerminal(t)
 	server := exec.Command("headgate", "tester", "--addr", "127.0.0.1:0")
 	server.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	server.Stdin, server.Stderr = tty, tty

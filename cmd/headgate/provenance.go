@@ -47,7 +47,7 @@ func checkParent(what, file string) error {
 }
 
 // writeProvenance writes the statements about objects. All objects must have succeeded.
-func (f *fetchFlags) writeProvenance(rows []*row) (err error) {
+func (f *fetchFlags) writeProvenance(rows []*objectResult) (err error) {
 	if len(rows) > 1 || strings.HasSuffix(f.provenance, "/") {
 		err = os.MkdirAll(f.provenance, 0o755)
 	}
@@ -117,27 +117,27 @@ func (p *program) verifyProvenance(ctx context.Context, f *sourceFlags, file, st
 	if err != nil {
 		return err
 	}
-	s, err := p.open(f)
+	s, err := p.openSession(f)
 	if err != nil {
 		return err
 	}
 	object := statement.Object()
 	if len(f.files) > 0 {
 		found, err := s.set.Find(object)
-		if err = errors.Join(s.bad, err); err != nil {
+		if err = errors.Join(s.decodeErr, err); err != nil {
 			return &exitError{exitUsage, err}
 		}
 		if err := statement.VerifySpec(found[0]); err != nil {
-			return s.about(file+": "+strings.Join(f.files, ", "), err)
+			return s.prefixError(file+": "+strings.Join(f.files, ", "), err)
 		}
 	}
 	at := append(args, object)[0]
 	digest, err := s.verifyArtifact(ctx, statement, at, store)
 	if err != nil {
-		return s.about(file+": "+at, err)
+		return s.prefixError(file+": "+at, err)
 	}
 	at, builder := redact.String(at), statement.Predicate.RunDetails.Builder.ID
-	return p.result(&f.outputFlags, map[string]string{"artifact": at, "digest": digest, "object": object, "builder": builder}, []string{at},
+	return p.printResult(&f.outputFlags, map[string]string{"artifact": at, "digest": digest, "object": object, "builder": builder}, []string{at},
 		[][]string{{"ARTIFACT", "DIGEST", "OBJECT", "BUILDER"}, {at, digest, object, builder}})
 }
 
@@ -159,8 +159,8 @@ func (s *session) verifyArtifact(ctx context.Context, statement *provenance.Stat
 	if err != nil {
 		return "", err
 	}
-	s.typed = true
-	rows, err := s.run(ctx, headgate.Options{Objects: []source.Object{repo}, Until: source.StepResolve}, newMeter(s.stderr, true, nil), func(*row) {})
+	s.fromURLs = true
+	rows, err := s.run(ctx, headgate.Options{Objects: []source.Object{repo}, Until: source.StepResolve}, newMeter(s.stderr, true, nil), func(*objectResult) {})
 	if err == nil {
 		err = rows[0].err
 	}

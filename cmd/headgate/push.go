@@ -56,7 +56,7 @@ refers to the manifest. The manifest becomes a second subject of it, in FILE as 
 		Example: `  headgate push ./manifests oci://registry.example.org/team/app --revision "$(git rev-parse HEAD)" --docker-config
   headgate push gitrepository/app oci://registry.example.org/team/app:v1.2.3 --tag stable
   headgate push pkgchart/web oci://registry.example.org/charts/web`,
-		Args: arguments(2, 2),
+		Args: rangeArgs(2, 2),
 		RunE: func(c *cobra.Command, args []string) error { return p.runPush(c.Context(), f, args[0], args[1]) },
 	}
 	fl := c.Flags()
@@ -75,7 +75,7 @@ refers to the manifest. The manifest becomes a second subject of it, in FILE as 
 }
 
 func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) error {
-	s, err := p.open(&f.sourceFlags)
+	s, err := p.openSession(&f.sourceFlags)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	if err != nil {
 		return err
 	}
-	if err := p.publication(f, repo); err != nil {
+	if err := p.completePublication(f, repo); err != nil {
 		return err
 	}
 	statement, err := readStatement(f.provenance)
@@ -96,18 +96,18 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 		defer cancel()
 		ctx = bounded
 	}
-	b, err := s.pushArchive(ctx, from)
+	b, err := s.openArchive(ctx, from)
 	if err != nil {
-		return s.about(from, err)
+		return s.prefixError(from, err)
 	}
 	defer b.Close()
-	if name := b.told.Annotations[ocispec.AnnotationTitle]; name != "" && path.Base(repo.Spec.URL) != name {
+	if name := b.defaults.Annotations[ocispec.AnnotationTitle]; name != "" && path.Base(repo.Spec.URL) != name {
 		return usage("%s: a chart is in the repository of its name: want oci://HOST/PATH/%s", redact.String(repo.Spec.URL), name)
 	}
-	b.describe(&f.Publication)
+	b.applyDefaults(&f.Publication)
 	if statement != nil {
 		if _, err := statement.VerifyArchive(io.NewSectionReader(b, 0, b.size)); err != nil {
-			return s.about(f.provenance+": "+from, err)
+			return s.prefixError(f.provenance+": "+from, err)
 		}
 	}
 	meter := newMeter(p.stderr, f.quiet, nil)
@@ -122,16 +122,16 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	meter.done(addressOf(repo), "", "")
 	meter.stop()
 	if err != nil {
-		return s.about(from+" to "+to, source.Conceal(err, origin))
+		return s.prefixError(from+" to "+to, source.Conceal(err, origin))
 	}
 	slices.Sort(f.Tags)
-	done := pushed{repo.Spec.URL, slices.Compact(f.Tags), d.Digest.String(), b.size, f.Source, f.Revision, attached}
+	done := pushResult{repo.Spec.URL, slices.Compact(f.Tags), d.Digest.String(), b.size, f.Source, f.Revision, attached}
 	name := redact.String(done.URL) + "@" + done.Digest
-	return p.result(&f.outputFlags, done, []string{name}, [][]string{{"ARTIFACT", "TAGS", "SIZE"}, {name, strings.Join(done.Tags, ", "), humanSize(done.Size)}})
+	return p.printResult(&f.outputFlags, done, []string{name}, [][]string{{"ARTIFACT", "TAGS", "SIZE"}, {name, strings.Join(done.Tags, ", "), humanSize(done.Size)}})
 }
 
-// A pushed is the output of push.
-type pushed struct {
+// A pushResult is the output of push.
+type pushResult struct {
 	URL      string   `json:"url"`
 	Tags     []string `json:"tags"`
 	Digest   string   `json:"digest"`
@@ -160,9 +160,9 @@ func (s *session) target(to string) (*source.OCIRepository, error) {
 	return repo, nil
 }
 
-// publication completes f for a push to repo. The creation time stays zero if neither --created nor
+// completePublication completes f for a push to repo. The creation time stays zero if neither --created nor
 // SOURCE_DATE_EPOCH is set.
-func (p *program) publication(f *pushFlags, repo *source.OCIRepository) (err error) {
+func (p *program) completePublication(f *pushFlags, repo *source.OCIRepository) (err error) {
 	f.Source, f.Annotations = withoutLogin(f.Source), map[string]string{}
 	if tag := repo.Spec.Ref.Tag; tag != "" {
 		f.Tags = append([]string{tag}, f.Tags...)
@@ -221,26 +221,26 @@ func newSpool(write func(*os.File) error) (*os.File, error) {
 // between the computation of the digest and the upload.
 type pushArchive struct {
 	*os.File
-	size int64
-	told oci.Publication // known from the object: its source and revision, or the publication of a chart
+	size     int64
+	defaults oci.Publication // known from the object: its source and revision, or the publication of a chart
 }
 
-// describe fills in the properties of the object that no flag sets.
-func (b *pushArchive) describe(p *oci.Publication) {
-	p.Source, p.Revision = cmp.Or(p.Source, b.told.Source), cmp.Or(p.Revision, b.told.Revision)
-	p.ConfigType, p.Config, p.LayerType = b.told.ConfigType, b.told.Config, b.told.LayerType
+// applyDefaults fills in the properties of the object that no flag sets.
+func (b *pushArchive) applyDefaults(p *oci.Publication) {
+	p.Source, p.Revision = cmp.Or(p.Source, b.defaults.Source), cmp.Or(p.Revision, b.defaults.Revision)
+	p.ConfigType, p.Config, p.LayerType = b.defaults.ConfigType, b.defaults.Config, b.defaults.LayerType
 	if len(p.Tags) == 0 {
-		p.Tags = append(b.told.Tags, "latest")[:1]
+		p.Tags = append(b.defaults.Tags, "latest")[:1]
 	}
 	annotations := map[string]string{}
-	maps.Copy(annotations, b.told.Annotations)
+	maps.Copy(annotations, b.defaults.Annotations)
 	maps.Copy(annotations, p.Annotations)
 	p.Annotations = annotations
 }
 
-// pushArchive returns the archive for arg: a packed directory, or a copy of an archive or artifact.
+// openArchive returns the archive for arg: a packed directory, or a copy of an archive or artifact.
 // The caller closes it.
-func (s *session) pushArchive(ctx context.Context, arg string) (b *pushArchive, err error) {
+func (s *session) openArchive(ctx context.Context, arg string) (b *pushArchive, err error) {
 	if strings.Contains(arg, "://") {
 		return nil, usage("want a directory, an archive, or an object of the store: fetch a URL first")
 	}
@@ -262,13 +262,13 @@ func (s *session) pushArchive(ctx context.Context, arg string) (b *pushArchive, 
 
 // pack writes the archive of a directory.
 func (s *session) pack(ctx context.Context, w io.Writer, dir string) error {
-	r, err := s.dir(ctx, dir)
+	r, err := s.openDir(ctx, dir)
 	if err != nil {
 		return err
 	}
 	report, err := artifact.Pack(ctx, w, r.rules.View(ctx, r.tree))
 	if !s.flags.quiet {
-		s.leftOut(dir, report)
+		s.printLeftOut(dir, report)
 	}
 	if most := s.flags.maxBytes; err == nil && most > 0 && report.Bytes > most {
 		err = &artifact.LimitError{What: "bytes", Limit: most}
@@ -295,9 +295,9 @@ func (b *pushArchive) copy(ctx context.Context, w *os.File, f *sourceFlags, arg 
 	if err != nil || lookup.object == nil {
 		return err
 	}
-	b.told.Source, b.told.Revision = source.OriginOf(lookup.object), lookup.object.Artifact().Revision
+	b.defaults.Source, b.defaults.Revision = source.OriginOf(lookup.object), lookup.object.Artifact().Revision
 	if _, isChart := lookup.object.(*source.PkgChart); isChart { // the revision of a chart is its version
-		b.told, err = chart.Publication(io.NewSectionReader(w, 0, math.MaxInt64), lookup.limits())
+		b.defaults, err = chart.Publication(io.NewSectionReader(w, 0, math.MaxInt64), lookup.limits())
 	}
 	return err
 }

@@ -44,12 +44,12 @@ type runFlags struct {
 	stateFlags
 	outputFlags
 	drive.Options
-	proxy                          drive.Proxy
-	keep, none                     bool
-	exec, request, headers, bodies []string
-	tokenFile                      string
-	metrics                        metric.Querier
-	commands                       bool
+	proxy                           drive.Proxy
+	keepProxy, noTraffic            bool
+	exec, requests, headers, bodies []string
+	tokenFile                       string
+	metrics                         metric.Querier
+	allowCommands                   bool
 }
 
 func (p *program) runRollout() *cobra.Command {
@@ -75,17 +75,17 @@ Exit codes: 0 promoted, 1 rolled back, 2 error, usage or an invalid object, 3 no
 		Example: `  headgate rollout run -f canary.yaml --revision v2 --proxy 127.0.0.1:8000 --primary http://127.0.0.1:9001 --canary http://127.0.0.1:9002
   headgate rollout run -f canary.yaml --revision "$GIT_COMMIT" --exec "set-routes=./weight.sh {{.Canary}}" --exec promote=./deploy.sh
   headgate rollout run -f canary.yaml --revision v2 --request "set-routes=PUT https://lb.example.org/weights?canary={{.Canary}}" -o json`,
-		Args: arguments(0, 1),
+		Args: rangeArgs(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.checkRun(); err != nil {
 				return err
 			}
-			canary, b, err := p.chosenCanary(&f.manifestFlags, f.named(args))
+			canary, b, err := p.readCanary(&f.manifestFlags, f.canaryArgument(args))
 			if err != nil {
 				return err
 			}
 			if canary.Spec.Suspend {
-				return usage("canary %s has spec.suspend: nothing would be done", nameOf(canary))
+				return usage("canary %s has spec.suspend: nothing would be done", canaryName(canary))
 			}
 			path, err := f.statePath(canary)
 			if err != nil {
@@ -107,12 +107,12 @@ Exit codes: 0 promoted, 1 rolled back, 2 error, usage or an invalid object, 3 no
 	fl.StringVar(&f.proxy.Listen, "proxy", "", "`HOST:PORT` of a reverse proxy that divides the traffic during the run; port 0 takes a free one")
 	fl.StringVar(&f.proxy.Primary, "primary", "", "`URL` of the primary, for --proxy")
 	fl.StringVar(&f.proxy.Canary, "canary", "", "`URL` of the canary, for --proxy")
-	fl.BoolVar(&f.keep, "proxy-keep", false, "keep the proxy running after the rollout, until it is interrupted")
+	fl.BoolVar(&f.keepProxy, "proxy-keep", false, "keep the proxy running after the rollout, until it is interrupted")
 	fl.BoolVar(&f.proxy.Swap, "swap", false, "if the URL of --canary was promoted last, exchange --primary and --canary; both must answer")
 	spanVar(c, &f.proxy.Drain, "proxy-drain", 30*time.Second, "time limit for open requests when the proxy ends")
 	fl.StringVar(&f.metrics.Server, "metrics-server", "", "`URL` of Prometheus, for canaries without spec.metricsServer")
 	fl.StringVar(&f.metrics.Provider, "metrics-provider", "", "`NAME` of the provider whose metrics are queried, such as istio, for canaries without spec.provider")
-	fl.BoolVar(&f.commands, "allow-commands", false, "run the commands of MetricTemplate objects of type exec")
+	fl.BoolVar(&f.allowCommands, "allow-commands", false, "run the commands of MetricTemplate objects of type exec")
 	return c
 }
 
@@ -126,9 +126,9 @@ func (f *runFlags) register(c *cobra.Command, none string) {
 	spanVar(c, &f.Interval, "interval", 0, "time between steps, instead of spec.analysis.interval")
 	fl.StringVar(&f.EventURL, "event-url", "", "`URL` that gets all events, if the canary has no webhook of type event")
 	fl.StringVar(&f.Cluster, "cluster", "", "`NAME` of the place that alerts show")
-	fl.BoolVar(&f.none, "no-traffic", false, none)
+	fl.BoolVar(&f.noTraffic, "no-traffic", false, none)
 	fl.StringArrayVar(&f.exec, "exec", nil, "`OPERATION=COMMAND`: run a program for an operation; its arguments are templates; repeatable")
-	fl.StringArrayVar(&f.request, "request", nil, "`OPERATION=[METHOD ]URL`: send a request for an operation; the URL is a template; repeatable")
+	fl.StringArrayVar(&f.requests, "request", nil, "`OPERATION=[METHOD ]URL`: send a request for an operation; the URL is a template; repeatable")
 	fl.StringArrayVar(&f.bodies, "request-body", nil, "`OPERATION=TEXT` of the body of its --request, a template; repeatable")
 	fl.StringArrayVar(&f.headers, "request-header", nil, "`NAME: VALUE` of a header of every --request, a template; repeatable")
 	fl.StringVar(&f.tokenFile, "request-token-file", "", "`FILE` with a bearer token for every --request; all must go to one origin")
@@ -152,13 +152,13 @@ func (f *runFlags) checkRun() error {
 	}
 	has := func(op traffic.Operation) bool { return f.Actions[op] != nil }
 	proxied, routed := f.proxy.Listen != "", has(traffic.SetRoutes)
-	return refuse([]flagRule{
+	return checkRules([]flagRule{
 		{f.Revision == "" && !has(traffic.Revision), "give what is rolled out with --revision, or with an operation revision"},
 		{f.Revision != "" && has(traffic.Revision), "--revision and an operation revision exclude each other"},
-		{!proxied && !routed && !f.none, "say how traffic is divided: with --proxy, with an operation set-routes of --exec or --request, or with --no-traffic"},
-		{proxied && routed || proxied && f.none || routed && f.none, "--proxy, an operation set-routes and --no-traffic exclude each other"},
+		{!proxied && !routed && !f.noTraffic, "say how traffic is divided: with --proxy, with an operation set-routes of --exec or --request, or with --no-traffic"},
+		{proxied && routed || proxied && f.noTraffic || routed && f.noTraffic, "--proxy, an operation set-routes and --no-traffic exclude each other"},
 		{has(traffic.ReadRoutes) && !routed, "an operation routes requires an operation set-routes"},
-		{!proxied && (f.proxy.Primary != "" || f.proxy.Canary != "" || f.keep || f.proxy.Swap), "--primary, --canary, --swap and --proxy-keep go with --proxy"},
+		{!proxied && (f.proxy.Primary != "" || f.proxy.Canary != "" || f.keepProxy || f.proxy.Swap), "--primary, --canary, --swap and --proxy-keep go with --proxy"},
 		{proxied && (f.proxy.Primary == "" || f.proxy.Canary == ""), "--proxy needs the URLs of both sides: --primary and --canary"},
 		{proxied && f.Once, "--once and --proxy exclude each other: the proxy ends with the step"},
 		{f.proxy.Drain < 0, "--proxy-drain: want a positive time"},
@@ -171,8 +171,8 @@ type flagRule struct {
 	text   string
 }
 
-// refuse returns a usage error for the first broken rule.
-func refuse(all []flagRule) error {
+// checkRules returns a usage error for the first broken rule.
+func checkRules(all []flagRule) error {
 	for _, rule := range all {
 		if rule.broken {
 			return usage("%s", rule.text)
@@ -186,7 +186,7 @@ func (p *program) drive(ctx context.Context, f *runFlags, canary *rollout.Canary
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE) // the rollout continues if the reader of the output exits
 	defer signal.Stop(broken)
-	secrets, err := p.secretsOf(f.secrets, b.documents)
+	secrets, err := p.rolloutSecrets(f.secrets, b.secrets)
 	if err != nil {
 		return err
 	}
@@ -197,11 +197,11 @@ func (p *program) drive(ctx context.Context, f *runFlags, canary *rollout.Canary
 	if f.proxy.Listen != "" {
 		o.Proxy = &f.proxy
 	}
-	if f.commands {
+	if f.allowCommands {
 		o.Querier.Commands = &metric.Commands{Env: commandEnv()}
 	}
-	if o.Querier.Templates, err = collect(b, metric.Decode); err == nil {
-		o.Providers, err = collect(b, notify.Decode)
+	if o.Querier.Templates, err = decodeAll(b, metric.Decode); err == nil {
+		o.Providers, err = decodeAll(b, notify.Decode)
 	}
 	if err != nil {
 		return err
@@ -215,18 +215,18 @@ func (p *program) drive(ctx context.Context, f *runFlags, canary *rollout.Canary
 		v.Say("going on: " + progressOf(canary, s))
 	}
 	v.Show(r.Status())
-	if o.Proxy != nil && !f.keep {
+	if o.Proxy != nil && !f.keepProxy {
 		v.Say("the proxy ends with this run, without --proxy-keep")
 	}
 	result := r.Run()
 	result.Reason = redact.String(result.Reason)
 	v.end()
-	err = v.result(result)
+	err = v.printOutcome(result)
 	if revision, at := r.PromotedAt(); at != "" {
 		v.Say(fmt.Sprintf("revision %s is at %s: give the next run --primary %[2]s, or --swap", revision, at))
 	}
 	over := result.Outcome == drive.Promoted || result.Outcome == drive.RolledBack
-	if f.keep && over {
+	if f.keepProxy && over {
 		err = errors.Join(err, r.Wait())
 	}
 	r.Close()
@@ -251,7 +251,7 @@ var originForm = regexp.MustCompile(`^[^/]*(//[^/?]*)?`)
 func (f *runFlags) actions() (map[traffic.Operation]traffic.Action, error) {
 	header, credential, err := f.header()
 	commands, err1 := operations("exec", f.exec)
-	requests, err2 := operations("request", f.request)
+	requests, err2 := operations("request", f.requests)
 	bodies, err3 := operations("request-body", f.bodies)
 	if err := errors.Join(err, err1, err2, err3); err != nil {
 		return nil, err
@@ -346,9 +346,9 @@ func (f *stateFlags) register(c *cobra.Command) {
 	c.Flags().StringVar(&f.state, "state", "", "`FILE` with the status; default .headgate/.rollout/NAMESPACE/NAME.json")
 }
 
-// named returns the name of the canary in args, with the namespace of the flag if
+// canaryArgument returns the name of the canary in args, with the namespace of the flag if
 // the name has none.
-func (f *stateFlags) named(args []string) string {
+func (f *stateFlags) canaryArgument(args []string) string {
 	name := strings.Join(args, "")
 	if f.namespace != "" && name != "" && !strings.Contains(name, "/") {
 		name = f.namespace + "/" + name
@@ -363,7 +363,7 @@ func (f *stateFlags) statePath(c *rollout.Canary) (string, error) {
 	}
 	name := filepath.Join(c.Namespace(), c.Metadata.Name+".json") // names of objects contain no separators
 	if !filepath.IsLocal(name) {
-		return "", usage("canary %s: no file can have that name: give one with --state", nameOf(c))
+		return "", usage("canary %s: no file can have that name: give one with --state", canaryName(c))
 	}
 	return filepath.Join(".headgate", ".rollout", name), nil
 }
@@ -404,7 +404,7 @@ ticks it is for all others. If a tick has several values, the last one counts.
 Exit codes: 0 the simulation was printed, however the rollout ends, 2 usage or an invalid object.`,
 		Example: `  headgate rollout simulate -f canary.yaml --hook load-test=500@3-5
   headgate rollout simulate -f canary.yaml --revision v3@6 --canary not-ready@2-3 -o json`,
-		Args: arguments(0, 1),
+		Args: rangeArgs(0, 1),
 		RunE: func(c *cobra.Command, args []string) error { return p.simulate(c.Context(), f, strings.Join(args, "")) },
 	}
 	f.manifestFlags.register(c)
@@ -432,12 +432,12 @@ func (p *program) simulate(ctx context.Context, f *simulateFlags, name string) e
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	canary, _, err := p.chosenCanary(&f.manifestFlags, name)
+	canary, _, err := p.readCanary(&f.manifestFlags, name)
 	if err != nil {
 		return err
 	}
 	all := (&simulate.Simulation{Canary: canary, Script: script, Ticks: f.ticks}).Run(ctx)
-	if !f.documents() {
+	if !f.machineReadable() {
 		return simulate.WriteTrace(p.stdout, all)
 	}
 	for tick, err := range all {

@@ -22,20 +22,20 @@ import (
 	"github.com/headgate-io/headgate/rollout/traffic"
 )
 
-// askFlags are the flags of rollout abort and rollout promote.
-type askFlags struct {
+// requestFlags are the flags of rollout abort and rollout promote.
+type requestFlags struct {
 	runFlags
-	asking    rollout.Request
+	request   rollout.Request
 	confirmed bool
 }
 
-func (f *askFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.asking.Reason, "reason", "", "`TEXT` for events, alerts and the result")
-	c.Flags().StringVar(&f.asking.By, "actor", "", "your `NAME` for events, alerts and the result; default the user name")
+func (f *requestFlags) register(c *cobra.Command) {
+	c.Flags().StringVar(&f.request.Reason, "reason", "", "`TEXT` for events, alerts and the result")
+	c.Flags().StringVar(&f.request.By, "actor", "", "your `NAME` for events, alerts and the result; default the user name")
 }
 
 func (p *program) abortRollout() *cobra.Command {
-	f := &askFlags{asking: rollout.Request{Action: rollout.Abort}}
+	f := &requestFlags{request: rollout.Request{Action: rollout.Abort}}
 	c := &cobra.Command{
 		Use:   "abort {[NAMESPACE/]CANARY | --state FILE | -f FILE|DIR|- [[NAMESPACE/]CANARY]}",
 		Short: "End a rollout, and roll it back",
@@ -47,7 +47,7 @@ that divide traffic, as rollout run does, or --no-traffic if nothing divides it 
 Exit codes: 0 requested or rolled back, 1 there is no rollout to abort, 2 error or usage, 3 interrupted before the end:
 repeat the command.`,
 		Example: `  headgate rollout abort shop/checkout --reason "error rate"`,
-		Args:    arguments(0, 1),
+		Args:    rangeArgs(0, 1),
 		RunE:    func(c *cobra.Command, args []string) error { return p.abort(c.Context(), f, args) },
 	}
 	f.runFlags.register(c, "nothing divides the traffic now")
@@ -55,18 +55,18 @@ repeat the command.`,
 	return c
 }
 
-func (p *program) abort(ctx context.Context, f *askFlags, args []string) (err error) {
+func (p *program) abort(ctx context.Context, f *requestFlags, args []string) (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
 	var canary *rollout.Canary
 	var b *rolloutDocuments
 	if len(f.files) > 0 {
-		if canary, b, err = p.chosenCanary(&f.manifestFlags, f.named(args)); err != nil {
+		if canary, b, err = p.readCanary(&f.manifestFlags, f.canaryArgument(args)); err != nil {
 			return err
 		}
 	}
-	s, err := f.find(canary, args)
+	s, err := f.findState(canary, args)
 	if err != nil {
 		return err
 	}
@@ -79,18 +79,18 @@ func (p *program) abort(ctx context.Context, f *askFlags, args []string) (err er
 	if err != nil && !running {
 		return err
 	}
-	if err := p.fill(f, s); err != nil {
+	if err := p.fillRequest(f, s); err != nil {
 		return err
 	}
 	switch {
 	case running:
-		return p.ask(ctx, f, s, "the active run, or the next one, rolls back at its next tick")
-	case canary == nil || f.none == (f.Actions[traffic.SetRoutes] != nil):
-		return usage("no run of %s is active, so this command rolls back itself: give its Canary with -f, and how traffic is divided with --exec set-routes=… or --request set-routes=…, or --no-traffic if nothing divides it now", nameOf(s.canary))
+		return p.leaveRequest(ctx, f, s, "the active run, or the next one, rolls back at its next tick")
+	case canary == nil || f.noTraffic == (f.Actions[traffic.SetRoutes] != nil):
+		return usage("no run of %s is active, so this command rolls back itself: give its Canary with -f, and how traffic is divided with --exec set-routes=… or --request set-routes=…, or --no-traffic if nothing divides it now", canaryName(s.canary))
 	case s.Status.Phase == "":
-		return failed(fmt.Errorf("%s: abort: no rollout has begun", nameOf(s.canary)))
+		return failure(fmt.Errorf("%s: abort: no rollout has begun", canaryName(s.canary)))
 	}
-	f.Revision, f.Request = s.Status.AppliedSpec, &f.asking
+	f.Revision, f.Request = s.Status.AppliedSpec, &f.request
 	err = p.drive(ctx, &f.runFlags, canary, b, file)
 	if e := new(exitError); errors.As(err, &e) && e.code == exitRolledBack {
 		return nil
@@ -99,7 +99,7 @@ func (p *program) abort(ctx context.Context, f *askFlags, args []string) (err er
 }
 
 func (p *program) promoteRollout() *cobra.Command {
-	f := &askFlags{asking: rollout.Request{Action: rollout.Promote}}
+	f := &requestFlags{request: rollout.Request{Action: rollout.Promote}}
 	c := &cobra.Command{
 		Use:   "promote {[NAMESPACE/]CANARY | --state FILE}",
 		Short: "Promote a canary, and skip the rest of its analysis",
@@ -110,11 +110,11 @@ applies to the current revision only. On a terminal the command asks for confirm
 
 Exit codes: 0 requested, 1 there is no analysis to skip, or it was not confirmed, 2 error or usage.`,
 		Example: `  headgate rollout promote shop/checkout --reason "hotfix CVE-2026-1" --yes`,
-		Args:    arguments(0, 1),
+		Args:    rangeArgs(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := f.find(nil, args)
+			s, err := f.findState(nil, args)
 			if err == nil {
-				err = p.fill(f, s)
+				err = p.fillRequest(f, s)
 			}
 			if err == nil && !f.confirmed {
 				err = p.confirm(s)
@@ -122,34 +122,34 @@ Exit codes: 0 requested, 1 there is no analysis to skip, or it was not confirmed
 			if err != nil {
 				return err
 			}
-			return p.ask(c.Context(), f, s, "the active run, or the next one, skips the rest of the analysis at its next tick")
+			return p.leaveRequest(c.Context(), f, s, "the active run, or the next one, skips the rest of the analysis at its next tick")
 		},
 	}
 	f.stateFlags.register(c)
-	c.Flags().BoolVar(&f.asking.SkipGates, "skip-gates", false, "do not call confirm and rollback webhooks either")
+	c.Flags().BoolVar(&f.request.SkipGates, "skip-gates", false, "do not call confirm and rollback webhooks either")
 	c.Flags().BoolVarP(&f.confirmed, "yes", "y", false, "do not ask for confirmation")
 	f.register(c)
 	return c
 }
 
-// fill completes the request, and returns an error if the rollout cannot accept it.
-func (p *program) fill(f *askFlags, s rolloutState) error {
-	r := &f.asking
+// fillRequest completes the request, and returns an error if the rollout cannot accept it.
+func (p *program) fillRequest(f *requestFlags, s rolloutState) error {
+	r := &f.request
 	r.ID, r.Revision, r.By, r.Time = rand.Text(), s.Status.AppliedSpec, cmp.Or(r.By, p.user(), "unknown"), time.Now().UTC().Round(0)
 	if err := s.Status.Accepts(*r); err != nil {
-		return failed(fmt.Errorf("%s: %w", nameOf(s.canary), err))
+		return failure(fmt.Errorf("%s: %w", canaryName(s.canary), err))
 	}
 	return nil
 }
 
-// ask leaves the request for a run beside the status file, and prints that it did.
-func (p *program) ask(ctx context.Context, f *askFlags, s rolloutState, then string) error {
-	r := f.asking
+// leaveRequest leaves the request for a run beside the status file, and prints that it did.
+func (p *program) leaveRequest(ctx context.Context, f *requestFlags, s rolloutState, then string) error {
+	r := f.request
 	if err := drive.Ask(ctx, s.File, r); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("%s %s asked for: revision %s: %s", nameOf(s.canary), r.Action, cmp.Or(r.Revision, "not known yet"), then)
-	return p.result(&f.outputFlags, r, nil, [][]string{{text}})
+	text := fmt.Sprintf("%s %s asked for: revision %s: %s", canaryName(s.canary), r.Action, cmp.Or(r.Revision, "not known yet"), then)
+	return p.printResult(&f.outputFlags, r, nil, [][]string{{text}})
 }
 
 // confirm asks on the terminal for confirmation of a promotion.
@@ -160,7 +160,7 @@ func (p *program) confirm(s rolloutState) error {
 	fmt.Fprintf(p.stderr, "%s\nPromote revision %s without the rest of its analysis? [y/N] ", progressOf(s.canary, s.Status), redact.String(s.Status.AppliedSpec))
 	line, _ := bufio.NewReader(p.stdin).ReadString('\n')
 	if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(line))) {
-		return failed(errors.New("it was not confirmed: nothing was asked"))
+		return failure(errors.New("it was not confirmed: nothing was asked"))
 	}
 	return nil
 }
@@ -176,12 +176,12 @@ type rolloutState struct {
 	canary    *rollout.Canary
 }
 
-// find returns the rollout that the manifest, the argument or a flag names.
-func (f *stateFlags) find(canary *rollout.Canary, args []string) (s rolloutState, err error) {
+// findState returns the rollout that the manifest, the argument or a flag names.
+func (f *stateFlags) findState(canary *rollout.Canary, args []string) (s rolloutState, err error) {
 	if s.canary = canary; canary == nil {
 		s.canary = new(rollout.Canary)
 		of := &s.canary.Metadata
-		namespace, name, found := strings.Cut(f.named(args), "/")
+		namespace, name, found := strings.Cut(f.canaryArgument(args), "/")
 		if of.Namespace, of.Name = namespace, name; !found {
 			of.Namespace, of.Name = rollout.DefaultNamespace, namespace
 		}
@@ -198,13 +198,13 @@ func (f *stateFlags) find(canary *rollout.Canary, args []string) (s rolloutState
 	owner, status, err := drive.Read(s.File)
 	switch found := (&rollout.Canary{Metadata: owner}); {
 	case errors.Is(err, fs.ErrNotExist):
-		return s, failed(fmt.Errorf("no rollout is known: there is no file %s: start one with headgate rollout run, or name its status with --state", s.File))
+		return s, failure(fmt.Errorf("no rollout is known: there is no file %s: start one with headgate rollout run, or name its status with --state", s.File))
 	case err != nil:
 		return s, err
 	case s.canary.Metadata.Name == "":
 		s.canary = found
-	case nameOf(s.canary) != nameOf(found):
-		return s, usage("status %s is that of canary %s, not of %s", s.File, nameOf(found), nameOf(s.canary))
+	case canaryName(s.canary) != canaryName(found):
+		return s, usage("status %s is that of canary %s, not of %s", s.File, canaryName(found), canaryName(s.canary))
 	}
 	s.Name, s.Namespace, s.Status = owner.Name, owner.Namespace, status
 	return s, nil
@@ -228,7 +228,7 @@ line for each change until the rollout has ended.
 Exit codes: 0 printed, 1 no rollout is known, 2 error or usage. With --watch: 0 promoted, 1 rolled back, 2 error,
 3 interrupted.`,
 		Example: `  headgate rollout status shop/checkout -w`,
-		Args:    arguments(0, 1),
+		Args:    rangeArgs(0, 1),
 		RunE:    func(c *cobra.Command, args []string) error { return p.status(c.Context(), f, args) },
 	}
 	f.stateFlags.register(c)
@@ -241,7 +241,7 @@ Exit codes: 0 printed, 1 no rollout is known, 2 error or usage. With --watch: 0 
 func (p *program) status(ctx context.Context, f *statusFlags, args []string) error {
 	var last rolloutState
 	for {
-		s, err := f.find(nil, args)
+		s, err := f.findState(nil, args)
 		if err == nil {
 			s.Request, err = drive.Asked(s.File)
 		}
@@ -253,12 +253,12 @@ func (p *program) status(ctx context.Context, f *statusFlags, args []string) err
 		}
 		switch {
 		case !f.watch:
-			return p.result(&f.outputFlags, s, nil, s.rows())
+			return p.printResult(&f.outputFlags, s, nil, s.rows())
 		case reflect.DeepEqual(s, last):
-		case f.documents():
+		case f.machineReadable():
 			err = printItem(p.stdout, f.output, s)
 		default:
-			line := instant(time.Now()) + " " + progressOf(s.canary, s.Status)
+			line := formatTime(time.Now()) + " " + progressOf(s.canary, s.Status)
 			if s.Request != nil {
 				line += redact.String(fmt.Sprintf("  %s asked for by %s", s.Request.Action, s.Request.By))
 			}
@@ -294,14 +294,14 @@ func (r rolloutState) rows() [][]string {
 		{"traffic", share}, {"failed checks", fmt.Sprint(s.FailedChecks)},
 	}
 	if g := s.Gate; g != nil {
-		rows = append(rows, []string{"waits on", fmt.Sprintf("%s (%s) since %s: %s", g.Name, g.Type, instant(g.Since), g.Reason)})
+		rows = append(rows, []string{"waits on", fmt.Sprintf("%s (%s) since %s: %s", g.Name, g.Type, formatTime(g.Since), g.Reason)})
 	}
 	for _, q := range []*rollout.Request{s.Request, r.Request} {
 		if q != nil {
-			text := fmt.Sprintf("%s by %s at %s: %s", q.Action, q.By, instant(q.Time), q.Reason)
+			text := fmt.Sprintf("%s by %s at %s: %s", q.Action, q.By, formatTime(q.Time), q.Reason)
 			rows = append(rows, []string{"asked", strings.TrimSuffix(text, ": ")})
 		}
 	}
-	rows = append(rows, []string{"reason", s.Reason}, []string{"last step", instant(s.LastStep)}, []string{"file", r.File})
+	rows = append(rows, []string{"reason", s.Reason}, []string{"last step", formatTime(s.LastStep)}, []string{"file", r.File})
 	return slices.DeleteFunc(rows, func(row []string) bool { return row[1] == "" })
 }

@@ -15,10 +15,10 @@ import (
 // TestRolloutOnTerminal checks that a status line is drawn below the events and
 // erased at the end.
 func TestRolloutOnTerminal(t *testing.T) {
-	s := newTheatre(t)
+	s := newRolloutServers(t)
 	args := append(s.args(t, "confirm-promotion", "/closed", `{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 60, "preRollout": true}`), "--revision", "v2", "--interval", "1ms")
 	watch := func(more ...string) string {
-		return onTerminal(t, func(tty *os.File) {
+		return captureTerminal(t, func(tty *os.File) {
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
 			go func() {
@@ -56,7 +56,7 @@ func TestRolloutOnTerminal(t *testing.T) {
 // TestPipeAmongDocuments checks that a named pipe in a directory of -f is
 // skipped. Reading it would block forever.
 func TestPipeAmongDocuments(t *testing.T) {
-	s := newTheatre(t)
+	s := newRolloutServers(t)
 	s.args(t, "rollout", "/", "{}")
 	must(t, syscall.Mkfifo(filepath.Join(s.dir, "pipe.yaml"), 0o600))
 	args := []string{"rollout", "simulate", "-f", s.dir}
@@ -68,10 +68,10 @@ func TestPipeAmongDocuments(t *testing.T) {
 // TestPromoteOnTerminal checks that promote asks for confirmation, and does not
 // contact the run without it.
 func TestPromoteOnTerminal(t *testing.T) {
-	s := newTheatre(t)
+	s := newRolloutServers(t)
 	state := s.args(t, "rollback", "/", `{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40}`)[5]
 	for answer, want := range map[string]int{"\n": exitFailed, "no\n": exitFailed, "y\n": exitReady} {
-		control, tty := terminal(t)
+		control, tty := openTerminal(t)
 		if _, err := io.WriteString(control, answer); err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ type rolloutServers struct {
 	called                   chan struct{} // one element per webhook call
 }
 
-func newTheatre(t *testing.T) *rolloutServers {
+func newRolloutServers(t *testing.T) *rolloutServers {
 	t.Helper()
 	s := &rolloutServers{dir: t.TempDir(), called: make(chan struct{}, 100)}
 	for url, answer := range map[*string]http.HandlerFunc{
@@ -92,7 +92,7 @@ func TestResumedProxy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newTheatre(t)
+			s := newRolloutServers(t)
 			kind := "rollback"
 			if strings.Contains(c.status, "Succeeded") {
 				kind = "confirm-rollout" // no rollback webhook is called then
@@ -101,27 +101,27 @@ func TestResumedProxy(t *testing.T) {
 			if c.again {
 				args = append(args, "--again")
 			}
-			p := start(t, args...)
-			url := p.line(p.said, "serving at ")
-			p.drain(&p.said)
+			p := startCommand(t, args...)
+			url := p.line(p.stderr, "serving at ")
+			p.drain(&p.stderr)
 			if c.ended {
-				p.line(p.out, "")
+				p.line(p.stdout, "")
 			} else {
 				<-s.called
 			}
-			testenv.Equal(t, ofCanary(t, url), c.canary, "requests of 100 to the canary")
+			testenv.Equal(t, countCanaryResponses(t, url), c.canary, "requests of 100 to the canary")
 			p.end(c.code)
 		})
 	}
 }
 
-// ofCanary returns how many of 100 requests through a proxy reach the canary.
-func ofCanary(t *testing.T, url string) (n int) {
+// countCanaryResponses returns how many of 100 requests through a proxy reach the canary.
+func countCanaryResponses(t *testing.T, url string) (n int) {
 	t.Helper()
 	url, _, _ = strings.Cut(url, ": ")
 	defer http.DefaultClient.CloseIdleConnections() // otherwise the proxy waits for idle connections when it ends
 	for range 100 {
-		if _, body := ask(t, "GET", url, ""); body == "canary" {
+		if _, body := sendRequest(t, "GET", url, ""); body == "canary" {
 			n++
 		}
 	}
@@ -131,7 +131,7 @@ func ofCanary(t *testing.T, url string) (n int) {
 // TestResumedProxyMeasuresFirst checks that a resumed proxy without measurements does not cause a
 // failed check.
 func TestResumedProxyMeasuresFirst(t *testing.T) {
-	s := newTheatre(t)
+	s := newRolloutServers(t)
 	args := s.args(t, "event", "/", `{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40, "preRollout": true}`,
 		"    metrics: [{name: request-success-rate, thresholdRange: {min: 99}}]\n")
 	var out strings.Builder
@@ -153,7 +153,7 @@ func TestStatusThatCannotBeSaved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newTheatre(t)
+			s := newRolloutServers(t)
 			args := append(s.args(t, "confirm-rollout", "/", status), "--revision", "v2", "--interval", "1ms")
 			if err := os.MkdirAll(filepath.Join(s.dir, ".app.json", "full"), 0o700); err != nil { // blocks the temporary file of the next status
 				t.Fatal(err)
@@ -171,7 +171,7 @@ func TestStatusThatCannotBeSaved(t *testing.T) {
 
 // TestErrorsOfRun checks that an error is printed once, without the text for programs.
 func TestErrorsOfRun(t *testing.T) {
-	s := newTheatre(t)
+	s := newRolloutServers(t)
 	args := append(s.args(t, "rollout", "/", `{}`), "--revision", "v2", "--primary", "ftp://h")
 	var said strings.Builder
 	if code := run(t.Context(), args, strings.NewReader(""), io.Discard, &said, os.LookupEnv); code != exitUsage {
@@ -186,7 +186,7 @@ func TestErrorsOfRun(t *testing.T) {
 // the primary's. With the same flags the next run must fail. With --swap it splits requests between
 // the promoted version and the new one.
 func TestNextRunAfterPromotion(t *testing.T) {
-	s := newTheatre(t)
+	s := newRolloutServers(t)
 	args := append(s.args(t, "rollback", "/", "{}"), "--interval", "1ms")
 	state := args[5]
 	rollOut := func(code int, more ...string) (said string) {
@@ -230,10 +230,10 @@ func TestNextRunAfterPromotion(t *testing.T) {
 		{"--primary", s.canary + "/", "--canary", s.primary},
 		{"--primary", s.canary, "--canary", s.primary, "--swap"}, // already in the right roles
 	} {
-		p := start(t, append(append(args, "--revision", "v3", "--interval", "1h"), roles...)...)
-		url := p.line(p.said, "serving at ")
-		p.drain(&p.said)
-		testenv.Equal(t, ofCanary(t, url), 100, "%q: requests of 100 to the version that was promoted", roles)
+		p := startCommand(t, append(append(args, "--revision", "v3", "--interval", "1h"), roles...)...)
+		url := p.line(p.stderr, "serving at ")
+		p.drain(&p.stderr)
+		testenv.Equal(t, countCanaryResponses(t, url), 100, "%q: requests of 100 to the version that was promoted", roles)
 		p.end(exitNotOver)
 	}
 	demand(rollOut(exitPromoted, "--revision", "v3", "--swap"), ": primary "+s.canary+", canary "+s.primary+"\n", "give the next run --primary "+s.primary)
@@ -247,9 +247,9 @@ func TestNextRunAfterPromotion(t *testing.T) {
 // TestPromotedByOtherMeans checks that a promotion without the proxy clears the URL that a proxy
 // promoted.
 func TestPromotedByOtherMeans(t *testing.T) {
-	s := newTheatre(t)
+	s := newRolloutServers(t)
 	args := s.args(t, "rollback", "/", `{"phase": "Succeeded", "lastAppliedSpec": "v2", "lastPromotedSpec": "v2", "promotedURL": "http://127.0.0.1:1"}`)
-	command(t, exitPromoted, append(args[:6], "--revision", "v3", "--interval", "1ms", "--no-traffic")...)
+	runCommand(t, exitPromoted, append(args[:6], "--revision", "v3", "--interval", "1ms", "--no-traffic")...)
 	testenv.Equal(t, readStatus(t, args[5]).PromotedURL, "", "promoted at")
 }
 
@@ -259,11 +259,11 @@ func TestMirrorIsNotBegunAgain(t *testing.T) {
 	var routes []string
 	balancer := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { routes = append(routes, req.URL.RawQuery) }))
 	defer balancer.Close()
-	s := newTheatre(t)
+	s := newRolloutServers(t)
 	args := s.args(t, "post-rollout", "/", `{"phase": "Progressing", "lastAppliedSpec": "v2", "lastPromotedSpec": "v1"}`, "    mirror: true\n")
 	args = append(args[:6:6], "--revision", "v2", "--once", "--interval", "1ns", "--request", "set-routes="+balancer.URL+"/?{{.Canary}}{{if .Mirrored}}m{{end}}")
 	for range 3 {
-		command(t, exitNotOver, args...)
+		runCommand(t, exitNotOver, args...)
 	}
 	testenv.Equal(t, routes, []string{"0m", "20", "40"})
 }
@@ -278,14 +278,14 @@ func TestCredentialsOfRequests(t *testing.T) {
 		flags *runFlags
 		ok    bool
 	}{
-		"one origin":          {&runFlags{tokenFile: token, request: []string{one, "promote=PUT HTTPS://LB.example/b?{{.Name}}"}}, true},
-		"several":             {&runFlags{tokenFile: token, request: []string{one, other}}, false},
-		"another scheme":      {&runFlags{tokenFile: token, request: []string{one, "promote=http://lb.example/a"}}, false},
-		"a query":             {&runFlags{tokenFile: token, request: []string{"routes=https://lb.example?a", "promote=https://lb.example?b"}}, true},
-		"a template":          {&runFlags{tokenFile: token, request: []string{template}}, false},
-		"a header":            {&runFlags{headers: []string{"authorization: Bearer t"}, request: []string{one, other}}, false},
-		"no credentials":      {&runFlags{headers: []string{"X-Team: a"}, request: []string{one, other, "scale-up=https://{{.Name}}.example/"}}, true},
-		"commands for others": {&runFlags{tokenFile: token, request: []string{one}, exec: []string{"promote=deploy"}}, true},
+		"one origin":          {&runFlags{tokenFile: token, requests: []string{one, "promote=PUT HTTPS://LB.example/b?{{.Name}}"}}, true},
+		"several":             {&runFlags{tokenFile: token, requests: []string{one, other}}, false},
+		"another scheme":      {&runFlags{tokenFile: token, requests: []string{one, "promote=http://lb.example/a"}}, false},
+		"a query":             {&runFlags{tokenFile: token, requests: []string{"routes=https://lb.example?a", "promote=https://lb.example?b"}}, true},
+		"a template":          {&runFlags{tokenFile: token, requests: []string{template}}, false},
+		"a header":            {&runFlags{headers: []string{"authorization: Bearer t"}, requests: []string{one, other}}, false},
+		"no credentials":      {&runFlags{headers: []string{"X-Team: a"}, requests: []string{one, other, "scale-up=https://{{.Name}}.example/"}}, true},
+		"commands for others": {&runFlags{tokenFile: token, requests: []string{one}, exec: []string{"promote=deploy"}}, true},
 	} {
 		if _, err := test.flags.actions(); (err == nil) != test.ok || err != nil && !strings.Contains(err.Error(), "one origin") {
 			t.Errorf("%s: %v", name, err)
@@ -298,7 +298,7 @@ func TestCredentialsOfRequests(t *testing.T) {
 func TestRestartsSkipNoInterval(t *testing.T) {
 	t.Parallel()
 	const interval = 200 * time.Millisecond
-	args := newTheatre(t).args(t, "post-rollout", "/", `{"phase": "Progressing", "lastAppliedSpec": "v2", "lastPromotedSpec": "v1"}`)
+	args := newRolloutServers(t).args(t, "post-rollout", "/", `{"phase": "Progressing", "lastAppliedSpec": "v2", "lastPromotedSpec": "v1"}`)
 	state := args[5]
 	text := strings.Replace(read(t, args[3]), "stepWeight: 20", "stepWeight: 1", 1)
 	must(t, os.WriteFile(args[3], []byte(text), 0o600))

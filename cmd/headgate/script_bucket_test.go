@@ -32,7 +32,7 @@ func bucketServers(t *testing.T, env *testscript.Env, used func(...string) bool)
 		return nil
 	}
 	ca, lab := testenv.NewCA(t), testenv.NewCA(t)
-	stores, desks := map[string]*testenv.Store{}, env.Values[desksKey{}].(map[string]recordingServer)
+	stores, desks := map[string]*testenv.Store{}, env.Values[recordingServersKey{}].(map[string]recordingServer)
 	for name, config := range map[string]testenv.StoreConfig{
 		"S3":     {},
 		"S3KEYS": {AccessKey: "AKIDREADER", SecretKey: "s3cret-canary"},
@@ -50,7 +50,7 @@ func bucketServers(t *testing.T, env *testscript.Env, used func(...string) bool)
 		s.Bucket("assets").Replace(assets)
 	}
 	env.Values[storesKey{}] = stores
-	env.Setenv("S3ECHO", strings.TrimPrefix(echoingS3(t), "http://"))
+	env.Setenv("S3ECHO", strings.TrimPrefix(startEchoingS3(t), "http://"))
 	gcs := testenv.StartGCS(t, testenv.StoreConfig{ServiceAccount: "ci@project.iam.gserviceaccount.com"})
 	gcs.Bucket("assets").Replace(assets)
 	env.Setenv("GCS", gcs.Host)
@@ -84,8 +84,8 @@ var assets = map[string]string{
 	"other/d.png":   "png",
 }
 
-// echoingS3 returns the URL of a store that echoes each request.
-func echoingS3(t *testing.T) string {
+// startEchoingS3 returns the URL of a store that echoes each request.
+func startEchoingS3(t *testing.T) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.ParseForm()
 		w.Header().Set("Content-Type", "application/xml")
@@ -107,11 +107,11 @@ func changeBucket(ts *testscript.TestScript, _ bool, args []string) {
 	b.Put(args[2], args[3]+"\n")
 }
 
-// asked compares the requests to a server since the last call: asked VARIABLE [list=N] [get=N]
+// checkRequests compares the requests to a server since the last call: asked VARIABLE [list=N] [get=N]
 // [role=N] [index=N] [chart=N] [STATUS=N]. The first five count requests of a phase, and must add
 // up to the number of all requests. STATUS=N counts responses.
-func asked(ts *testscript.TestScript, _ bool, args []string) {
-	s := ts.Value(desksKey{}).(map[string]recordingServer)[args[0]]
+func checkRequests(ts *testscript.TestScript, _ bool, args []string) {
+	s := ts.Value(recordingServersKey{}).(map[string]recordingServer)[args[0]]
 	phases := map[string]testenv.Phase{
 		"list": testenv.ListObjects, "get": testenv.GetObject, "role": testenv.AssumeRole,
 		"index": testenv.GetIndex, "chart": testenv.GetChart,
@@ -123,7 +123,7 @@ func asked(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(err)
 		phase, ok := phases[name]
 		if !ok {
-			ts.Check(answered(s, name, want))
+			ts.Check(checkResponses(s, name, want))
 			continue
 		}
 		if got := s.Count(phase); got != want {
@@ -137,8 +137,8 @@ func asked(ts *testscript.TestScript, _ bool, args []string) {
 	s.Reset()
 }
 
-// answered checks that the number of responses with a status is want.
-func answered(s recordingServer, status string, want int) error {
+// checkResponses checks that the number of responses with a status is want.
+func checkResponses(s recordingServer, status string, want int) error {
 	got := 0
 	for _, r := range s.Requests() {
 		if strconv.Itoa(r.Status) == status {

@@ -19,8 +19,8 @@ type recordingServer interface {
 }
 
 type (
-	desksKey  struct{} // key of a script's recording servers by variable
-	chartsKey struct{} // key of the chart repositories among them
+	recordingServersKey struct{} // key of a script's recording servers by variable
+	chartsKey           struct{} // key of the chart repositories among them
 )
 
 // chartServers starts the chart repositories of a script. $CHARTS is public,
@@ -33,7 +33,7 @@ func chartServers(t *testing.T, env *testscript.Env, used func(...string) bool) 
 		return nil
 	}
 	ca := testenv.NewCA(t)
-	all, desks := map[string]*testenv.Charts{}, env.Values[desksKey{}].(map[string]recordingServer)
+	all, desks := map[string]*testenv.Charts{}, env.Values[recordingServersKey{}].(map[string]recordingServer)
 	for name, config := range map[string]testenv.ChartsConfig{
 		"CHARTS":     {},
 		"CHARTSKEYS": {Username: "ci", Password: "s3cret-canary"},

@@ -87,9 +87,9 @@ func (d *hookServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// called checks that the recorded calls match patterns, or with "!" that they do not: called
+// checkCalls checks that the recorded calls match patterns, or with "!" that they do not: called
 // PATTERN… Without "!" it clears the record.
-func called(ts *testscript.TestScript, not bool, args []string) {
+func checkCalls(ts *testscript.TestScript, not bool, args []string) {
 	d := ts.Value(hookServerKey{}).(*hookServer)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,8 +106,8 @@ func called(ts *testscript.TestScript, not bool, args []string) {
 	}
 }
 
-// until waits for a call that matches each pattern in turn, and clears the record: until PATTERN…
-func until(ts *testscript.TestScript, _ bool, args []string) {
+// waitForCalls waits for a call that matches each pattern in turn, and clears the record: until PATTERN…
+func waitForCalls(ts *testscript.TestScript, _ bool, args []string) {
 	d := ts.Value(hookServerKey{}).(*hookServer)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,8 +121,8 @@ func until(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// turn opens or closes the path /gate: gate open|close.
-func turn(ts *testscript.TestScript, _ bool, args []string) {
+// setGate opens or closes the path /gate: gate open|close.
+func setGate(ts *testscript.TestScript, _ bool, args []string) {
 	d := ts.Value(hookServerKey{}).(*hookServer)
 	d.mu.Lock()
 	defer d.mu.Unlock()

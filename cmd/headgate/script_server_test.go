@@ -92,10 +92,10 @@ func removeNotes(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-type keptKey struct{}
+type serveKey struct{}
 
 // startServe starts headgate serve and sets $SOURCES to its URL: serving FLAG…. It runs until the
 // script ends, or until: serving end.
 func startServe(ts *testscript.TestScript, _ bool, args []string) {
-	runServer(ts, keptKey{}, "serve", "SOURCES", args)
+	runServer(ts, serveKey{}, "serve", "SOURCES", args)
 }

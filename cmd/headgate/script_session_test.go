@@ -31,11 +31,11 @@ func TestMain(m *testing.M) {
 	case "session":
 		serveSession()
 	default:
-		os.Exit(withPrograms(m))
+		os.Exit(runWithPrograms(m))
 	}
 }
 
-func withPrograms(m *testing.M) int {
+func runWithPrograms(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "headgate-test")
 	if err != nil {
 		panic(err)
@@ -56,17 +56,17 @@ func withPrograms(m *testing.M) int {
 		}
 	}
 	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	os.Setenv("GOGC", fmt.Sprint(collectAt)) // the collector of the commands saves memory, but takes a third of the time of most
+	os.Setenv("GOGC", fmt.Sprint(commandGOGC)) // the collector of the commands saves memory, but takes a third of the time of most
 	defer testenv.InMemory()()
 	return m.Run()
 }
 
-// collectAt is the GOGC value of commands.
-const collectAt = 400
+// commandGOGC is the GOGC value of commands.
+const commandGOGC = 400
 
-// mostCalls is the number of calls that a session executes before it ends. The limit bounds its
+// maxSessionCalls is the number of calls that a session executes before it ends. The limit bounds its
 // memory, because cobra keeps data about the flags of each call.
-const mostCalls = 200
+const maxSessionCalls = 200
 
 // A commandSession is a process that executes commands of scripts one after the other. Starting a
 // process for each command takes longer than the commands.
@@ -99,14 +99,14 @@ type answer struct {
 	Out, Errs []byte
 }
 
-// A printed is the output of a call. It is safe for concurrent use: commands report progress
+// An outputBuffer is the output of a call. It is safe for concurrent use: commands report progress
 // concurrently.
-type printed struct {
+type outputBuffer struct {
 	mu sync.Mutex
 	bytes.Buffer
 }
 
-func (p *printed) Write(text []byte) (int, error) {
+func (p *outputBuffer) Write(text []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.Buffer.Write(text)
@@ -129,13 +129,13 @@ func serveSession() {
 		if err := errors.Join(err, os.Chdir(c.Dir)); err != nil {
 			panic(err)
 		}
-		var out, errs printed
+		var out, errs outputBuffer
 		said := &errs
 		if c.Together {
 			said = &out
 		}
 		code := run(context.Background(), c.Args, strings.NewReader(c.In), &out, said, os.LookupEnv)
-		debug.SetGCPercent(collectAt) // headgate tester changes it
+		debug.SetGCPercent(commandGOGC) // headgate tester changes it
 		debug.SetMemoryLimit(math.MaxInt64)
 		if err := answers.Encode(answer{code, out.Bytes(), errs.Bytes()}); err != nil {
 			panic(err)
@@ -197,11 +197,11 @@ func (p *commandSessions) take() (*commandSession, error) {
 	return s, nil
 }
 
-// give returns a session to the idle ones, or ends it after mostCalls calls.
+// give returns a session to the idle ones, or ends it after maxSessionCalls calls.
 func (p *commandSessions) give(s *commandSession) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s.count++; s.count == mostCalls {
+	if s.count++; s.count == maxSessionCalls {
 		s.in.Close()
 		return
 	}

@@ -58,7 +58,7 @@ func TestScripts(t *testing.T) {
 			if used("REPO", "PRIVATE", "BROKEN", "STALLED", "CANARY", "BARE", "COMMIT", "SHORT", "commit", "signed") {
 				repositories(t, env)
 			}
-			env.Values[desksKey{}] = map[string]recordingServer{}
+			env.Values[recordingServersKey{}] = map[string]recordingServer{}
 			for name, config := range map[string]testenv.RegistryConfig{
 				"REGISTRY": {}, "LOCKED": {Username: "ci", Password: "s3cret"}, "DENYING": {Defect: &testenv.Defect{Phase: testenv.PutBlob, Status: 403}},
 				"UNREFERRED": {Defect: &testenv.Defect{Phase: testenv.PutManifest, Do: testenv.Serve, Handler: refuseSubjects}},
@@ -71,8 +71,8 @@ func TestScripts(t *testing.T) {
 					}
 				}
 			}
-			env.Setenv("ECHOING", echoing(t))
-			env.Setenv("LEADING", leading(t))
+			env.Setenv("ECHOING", startEchoingRegistry(t))
+			env.Setenv("LEADING", startRedirectServer(t))
 			env.Setenv(testenv.NamesVariable, scriptNames)
 			secure := httptest.NewTLSServer(http.NotFoundHandler())
 			secure.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -88,7 +88,7 @@ func TestScripts(t *testing.T) {
 				}
 			}
 			env.Values[sessionsKey{}] = sessions
-			for _, key := range []any{testerKey{}, keptKey{}} {
+			for _, key := range []any{testerKey{}, serveKey{}} {
 				server := new(*serverProcess)
 				env.Values[key] = server
 				env.Defer(func() {
@@ -118,13 +118,13 @@ func TestScripts(t *testing.T) {
 			},
 			"signed": func(ts *testscript.TestScript, _ bool, args []string) {
 				for _, name := range args {
-					ts.Check(signed(ts.Value(repoKey{}).(*testenv.Repo), signedDir, name))
+					ts.Check(addSigned(ts.Value(repoKey{}).(*testenv.Repo), signedDir, name))
 				}
 			},
 			"bucket": changeBucket,
 			"chart":  changeCharts,
-			"asked":  asked,
-			"exits":  exits,
+			"asked":  checkRequests,
+			"exits":  checkExitCode,
 			"headgate": func(ts *testscript.TestScript, not bool, args []string) {
 				if code := execute(ts, args); (code == 0) == not {
 					ts.Fatalf("exit code %d", code)
@@ -134,11 +134,11 @@ func TestScripts(t *testing.T) {
 				ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
 			},
 			"layer":   pushLayer,
-			"called":  called,
-			"until":   until,
-			"gate":    turn,
+			"called":  checkCalls,
+			"until":   waitForCalls,
+			"gate":    setGate,
 			"expand":  expand,
-			"saved":   saved,
+			"saved":   waitForFile,
 			"serve":   serveStore,
 			"notes":   removeNotes,
 			"serving": startServe,
@@ -171,8 +171,8 @@ func repositories(t *testing.T, env *testscript.Env) {
 	}
 }
 
-// echoing returns the host of a registry that sends back the password that it receives.
-func echoing(t *testing.T) string {
+// startEchoingRegistry returns the host of a registry that sends back the password that it receives.
+func startEchoingRegistry(t *testing.T) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, password, ok := r.BasicAuth()
 		if !ok {
@@ -187,9 +187,9 @@ func echoing(t *testing.T) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// leading returns the port of a server that redirects /to/HOST/PATH to http://HOST/PATH. It serves
+// startRedirectServer returns the port of a server that redirects /to/HOST/PATH to http://HOST/PATH. It serves
 // an index at /index/HOST whose charts are at HOST.
-func leading(t *testing.T) string {
+func startRedirectServer(t *testing.T) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if host, ok := strings.CutPrefix(strings.TrimSuffix(r.URL.Path, "/index.yaml"), "/index/"); ok {
 			fmt.Fprintf(w, "apiVersion: v1\nentries:\n  web:\n  - {name: web, version: 1.0.0, urls: ['http://%s/web-1.0.0.tgz']}\n", host)
@@ -206,8 +206,8 @@ func port(text string) string {
 	return u.Port()
 }
 
-// signed adds a branch and a tag NAME that are signed with the key of that name.
-func signed(repo *testenv.Repo, signedDir, name string) error {
+// addSigned adds a branch and a tag NAME that are signed with the key of that name.
+func addSigned(repo *testenv.Repo, signedDir, name string) error {
 	repo.Tree(fstest.MapFS{"app.yaml": {Data: []byte("replicas: 3\n")}})
 	for kind, space := range map[string]string{"commit": "refs/heads/", "tag": "refs/tags/"} {
 		raw, err := os.ReadFile(filepath.Join(signedDir, kind+"s", name))
@@ -235,8 +235,8 @@ func tree(at string) fstest.MapFS {
 	}
 }
 
-// exits runs a command and checks its exit code: exits CODE COMMAND…
-func exits(ts *testscript.TestScript, _ bool, args []string) {
+// checkExitCode runs a command and checks its exit code: exits CODE COMMAND…
+func checkExitCode(ts *testscript.TestScript, _ bool, args []string) {
 	code := 0
 	var exit *exec.ExitError
 	if args[1] == "headgate" {
@@ -265,8 +265,8 @@ func expand(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// saved waits until the content of a file matches: saved FILE PATTERN.
-func saved(ts *testscript.TestScript, _ bool, args []string) {
+// waitForFile waits until the content of a file matches: saved FILE PATTERN.
+func waitForFile(ts *testscript.TestScript, _ bool, args []string) {
 	pattern := regexp.MustCompile(args[1])
 	for until := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		text, err := os.ReadFile(ts.MkAbs(args[0]))

@@ -57,7 +57,7 @@ interrupt or SIGTERM stops it when active checks have ended or are undone; a sec
 Exit codes: 0 stopped by a signal, 1 it cannot listen or use its store, 2 usage.`,
 		Example: `  headgate serve -f sources.yaml --secrets ./secrets --store ./store --events-addr https://alerts.example.org/hook
   headgate serve -f sources/ --store ./store --addr :9090 --base-url https://sources.example.org --tokens tokens.yaml --tls-cert tls.crt --tls-key tls.key`,
-		Args: arguments(0, 0),
+		Args: rangeArgs(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return p.runServe(c.Context(), f) },
 	}
 	fl, config := c.Flags(), &f.config
@@ -66,8 +66,8 @@ Exit codes: 0 stopped by a signal, 1 it cannot listen or use its store, 2 usage.
 	registerSecrets(c, &f.secrets)
 	f.registerLogin(c)
 	f.storingFlags.register(c)
-	fl.IntVar(&f.stored.Keep, "artifact-retention-records", 2, "number of superseded artifacts kept for an object; -1 keeps all")
-	spanVar(c, &f.stored.KeepFor, "artifact-retention-ttl", time.Minute, "how long a superseded artifact is kept; -1s keeps it forever")
+	fl.IntVar(&f.storeConfig.Keep, "artifact-retention-records", 2, "number of superseded artifacts kept for an object; -1 keeps all")
+	spanVar(c, &f.storeConfig.KeepFor, "artifact-retention-ttl", time.Minute, "how long a superseded artifact is kept; -1s keeps it forever")
 	f.listenFlags.register(c, listenWords{
 		addr: "127.0.0.1:9090", baseURL: "at which clients reach the server, used in statuses; default that of --addr", open: "read artifacts and statuses, and trigger checks",
 		grace: 20 * time.Second, ending: "open requests and the delivery of events",
@@ -97,11 +97,11 @@ func (f *serveFlags) check() error {
 		if file == "-" {
 			return usage("-f -: standard input cannot be watched: give a file or a directory")
 		}
-		if inside, found := below(file, f.store); found && !strings.Contains("/"+inside, "/.") {
+		if inside, found := pathInside(file, f.store); found && !strings.Contains("/"+inside, "/.") {
 			return usage("-f %s holds the store %s: choose a --store outside, or one whose name begins with a dot", file, f.store)
 		}
 	}
-	return cmp.Or(refuse([]flagRule{
+	return cmp.Or(checkRules([]flagRule{
 		{len(f.files) == 0, "give objects with -f FILE or -f DIR"},
 		{f.config.Runs < 1, "--parallel: want 1 or more"},
 		{f.config.PerHost < 1, "--per-host: want 1 or more"},
@@ -110,16 +110,16 @@ func (f *serveFlags) check() error {
 		{f.config.MinRetry <= 0, "--min-retry-delay: want a time above 0"},
 		{f.config.MaxRetry < f.config.MinRetry, "--max-retry-delay: want --min-retry-delay or more"},
 		{f.config.Retention <= 0, "--retention: want a time above 0"},
-		{f.stored.Keep < 1 && f.stored.Keep != -1, "--artifact-retention-records: want 1 or more, or -1: consumers fetch what a status told them a moment ago"},
+		{f.storeConfig.Keep < 1 && f.storeConfig.Keep != -1, "--artifact-retention-records: want 1 or more, or -1: consumers fetch what a status told them a moment ago"},
 	}), f.listenFlags.check())
 }
 
-// closing is deferred: it calls closer and joins its error to *err.
-func closing(err *error, closer func() error) { *err = errors.Join(*err, closer()) }
+// joinCloseError is deferred: it calls closer and joins its error to *err.
+func joinCloseError(err *error, closer func() error) { *err = errors.Join(*err, closer()) }
 
 // runServe serves until ctx ends. Requests that are cut off then, after the grace time, are logged but not an error.
 func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
-	log := f.log(p.stderr)
+	log := f.logger(p.stderr)
 	problem := func(of string) func(error) { return func(err error) { log.Warn(of, "problem", err.Error()) } }
 	c, err := p.serveConfig(f, problem)
 	if err != nil {
@@ -132,13 +132,13 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 	if err != nil {
 		return fmt.Errorf("--store: %w", err)
 	}
-	defer closing(&err, lock.Release)
+	defer joinCloseError(&err, lock.Release)
 	note := serve.StoreNote{Socket: f.socket}
 	if f.socket != "" && !filepath.IsAbs(f.socket) {
 		note.Socket, _ = filepath.Abs(filepath.Join(f.store, f.socket))
 	}
-	f.at.Socket = note.Socket
-	l, err := httpserve.Listen(f.at, c.Callers.Required(), f.baseURL, problem("certificates"))
+	f.listenEndpoint.Socket = note.Socket
+	l, err := httpserve.Listen(f.listenEndpoint, c.Callers.Required(), f.baseURL, problem("certificates"))
 	if err != nil {
 		return listenError(err)
 	}
@@ -147,23 +147,23 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 	if err := lock.Tell(note); err != nil {
 		return err
 	}
-	f.stored.BaseURL = cmp.Or(f.baseURL, l.URL)
+	f.storeConfig.BaseURL = cmp.Or(f.baseURL, l.URL)
 	store, end, err := f.openStore()
 	if err != nil {
 		return err
 	}
-	defer closing(&err, end)
+	defer joinCloseError(&err, end)
 	if c.Journal, err = journal.Open(journal.Config{Dir: filepath.Join(f.store, ".events"), Report: problem("events")}); err != nil {
 		return err
 	}
-	defer closing(&err, c.Journal.Close)
-	c.Feed = &feed.Files{Paths: f.files, Secrets: f.secrets, More: source.EnvSecrets(p.lookup), Warn: problem("documents")}
+	defer joinCloseError(&err, c.Journal.Close)
+	c.Feed = &feed.Files{Paths: f.files, Secrets: f.secrets, More: source.EnvSecrets(p.lookupEnv), Warn: problem("documents")}
 	c.Store, c.Statuses, c.Log, c.Origin = store, ledgerOf(f.store), log, p.origins(f.cacheDir()).New
 	server, err := serve.New(c)
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	told, stop := p.hangUp(ctx, log)
+	told, stop := p.hangupContext(ctx, log)
 	defer stop()
 	fmt.Fprintf(p.stdout, "serving sources at %s\n", l.URL)
 	ctx, cancel := context.WithCancel(told)
@@ -195,23 +195,23 @@ func (p *program) serveConfig(f *serveFlags, problem func(string) func(error)) (
 		}
 	}
 	c = f.config
-	c.BaseURL, c.Grace, c.OpenMetrics = f.baseURL, f.at.Grace, f.openMetrics
+	c.BaseURL, c.Grace, c.OpenMetrics = f.baseURL, f.listenEndpoint.Grace, f.openMetrics
 	c.Jitter, c.Scrub = cmp.Or(f.jitter/100, -1), cmp.Or(c.Scrub, -1) // in a Config 0 means the default, and a negative value means none
 	c.Notify.Proxy = http.ProxyFromEnvironment
 	c.Notify.Instance, _ = os.Hostname()
-	if c.Env, err = p.environment(&f.sourceFlags, nil); err != nil {
+	if c.Env, err = p.sourceEnv(&f.sourceFlags, nil); err != nil {
 		return c, err
 	}
-	if f.guarded() {
-		c.Callers, err = serve.OpenCallers(serve.CallersConfig{File: f.tokens, Certificates: f.at.ClientCA != "", Warn: problem("tokens")})
+	if f.requiresAuth() {
+		c.Callers, err = serve.OpenCallers(serve.CallersConfig{File: f.tokens, Certificates: f.listenEndpoint.ClientCA != "", Warn: problem("tokens")})
 		if err != nil {
 			return c, usage("--tokens: %w", err)
 		}
 	}
-	if _, err := f.stored.Algorithm.New(); err != nil {
+	if _, err := f.storeConfig.Algorithm.New(); err != nil {
 		return c, usage("--digest: %w", err)
 	}
-	if err := f.receivers(&c.Notify); err != nil {
+	if err := f.addReceivers(&c.Notify); err != nil {
 		return c, err
 	}
 	if err := f.checkFrom(c.Env.Local, "", ""); err != nil {
@@ -220,8 +220,8 @@ func (p *program) serveConfig(f *serveFlags, problem func(string) func(error)) (
 	return c, nil
 }
 
-// receivers adds the receivers of --events-addr and --events-file to c.
-func (f *serveFlags) receivers(c *notify.Config) error {
+// addReceivers adds the receivers of --events-addr and --events-file to c.
+func (f *serveFlags) addReceivers(c *notify.Config) error {
 	for _, text := range f.eventURLs {
 		r, err := notify.ParseReceiver(text)
 		if err != nil {
@@ -246,10 +246,10 @@ func (f *serveFlags) receivers(c *notify.Config) error {
 
 // listenFlags are the flags for the address of a server and the authentication of callers.
 type listenFlags struct {
-	at          httpserve.Endpoint
-	baseURL     string
-	tokens      string
-	openMetrics bool
+	listenEndpoint httpserve.Endpoint
+	baseURL        string
+	tokens         string
+	openMetrics    bool
 }
 
 // listenWords are the defaults and help texts that differ between servers.
@@ -263,28 +263,28 @@ type listenWords struct {
 
 func (f *listenFlags) register(c *cobra.Command, words listenWords) {
 	fl := c.Flags()
-	fl.StringVar(&f.at.Addr, "addr", words.addr, "`HOST:PORT` to listen on; port 0 takes a free one")
+	fl.StringVar(&f.listenEndpoint.Addr, "addr", words.addr, "`HOST:PORT` to listen on; port 0 takes a free one")
 	fl.StringVar(&f.baseURL, "base-url", "", "`URL` "+words.baseURL)
 	fl.StringVar(&f.tokens, "tokens", "", "`FILE` with tokens and client certificates, and what each allows; callers then need one; read again when it changes")
-	fl.StringVar(&f.at.Cert, "tls-cert", "", "`FILE` with the certificate for TLS; read again when it changes")
-	fl.StringVar(&f.at.Key, "tls-key", "", "`FILE` with the key of --tls-cert")
-	fl.StringVar(&f.at.ClientCA, "client-ca", "", "`FILE` with the CA of client certificates; callers then need one")
-	fl.BoolVar(&f.at.Optional, "client-cert-optional", false, "let callers without a client certificate use a token")
-	fl.BoolVar(&f.at.Insecure, "insecure-listen", false, "listen where other machines can reach it, without tokens or client certificates: any client can "+words.open)
+	fl.StringVar(&f.listenEndpoint.Cert, "tls-cert", "", "`FILE` with the certificate for TLS; read again when it changes")
+	fl.StringVar(&f.listenEndpoint.Key, "tls-key", "", "`FILE` with the key of --tls-cert")
+	fl.StringVar(&f.listenEndpoint.ClientCA, "client-ca", "", "`FILE` with the CA of client certificates; callers then need one")
+	fl.BoolVar(&f.listenEndpoint.Optional, "client-cert-optional", false, "let callers without a client certificate use a token")
+	fl.BoolVar(&f.listenEndpoint.Insecure, "insecure-listen", false, "listen where other machines can reach it, without tokens or client certificates: any client can "+words.open)
 	fl.BoolVar(&f.openMetrics, "open-metrics", false, "serve metrics without a token, even if the rest needs one")
-	spanVar(c, &f.at.Grace, "shutdown-grace", words.grace, "time limit for "+words.ending+" when it is stopped")
+	spanVar(c, &f.listenEndpoint.Grace, "shutdown-grace", words.grace, "time limit for "+words.ending+" when it is stopped")
 }
 
-// guarded reports whether callers must authenticate.
-func (f *listenFlags) guarded() bool { return f.tokens != "" || f.at.ClientCA != "" }
+// requiresAuth reports whether callers must authenticate.
+func (f *listenFlags) requiresAuth() bool { return f.tokens != "" || f.listenEndpoint.ClientCA != "" }
 
 func (f *listenFlags) check() error {
-	return cmp.Or(refuse([]flagRule{
-		{(f.at.Cert == "") != (f.at.Key == ""), "--tls-cert and --tls-key go together"},
-		{f.at.ClientCA != "" && f.at.Cert == "", "--client-ca needs --tls-cert and --tls-key"},
-		{f.at.Optional && (f.at.ClientCA == "" || f.tokens == ""), "--client-cert-optional needs --client-ca and --tokens"},
-		{f.at.Grace <= 0, fmt.Sprintf("--shutdown-grace %s: want a positive time", f.at.Grace)},
-	}), checkHostPort(f.at.Addr), checkWebURL("base-url", f.baseURL))
+	return cmp.Or(checkRules([]flagRule{
+		{(f.listenEndpoint.Cert == "") != (f.listenEndpoint.Key == ""), "--tls-cert and --tls-key go together"},
+		{f.listenEndpoint.ClientCA != "" && f.listenEndpoint.Cert == "", "--client-ca needs --tls-cert and --tls-key"},
+		{f.listenEndpoint.Optional && (f.listenEndpoint.ClientCA == "" || f.tokens == ""), "--client-cert-optional needs --client-ca and --tokens"},
+		{f.listenEndpoint.Grace <= 0, fmt.Sprintf("--shutdown-grace %s: want a positive time", f.listenEndpoint.Grace)},
+	}), checkHostPort(f.listenEndpoint.Addr), checkWebURL("base-url", f.baseURL))
 }
 
 func checkHostPort(addr string) error {
@@ -319,10 +319,10 @@ func listenError(err error) error {
 	return err
 }
 
-// hangUp returns the context of a server; the caller calls the function at the end. If the log goes to a
+// hangupContext returns the context of a server; the caller calls the function at the end. If the log goes to a
 // terminal, SIGHUP ends the context, because the terminal was closed. Otherwise SIGHUP is ignored: servers
 // reload their files without a signal.
-func (p *program) hangUp(ctx context.Context, log *slog.Logger) (context.Context, context.CancelFunc) {
+func (p *program) hangupContext(ctx context.Context, log *slog.Logger) (context.Context, context.CancelFunc) {
 	switch {
 	case signal.Ignored(syscall.SIGHUP): // by nohup, for example
 	case isTerminal(p.stderr):

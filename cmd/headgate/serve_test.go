@@ -20,28 +20,28 @@ import (
 
 // A process is a command that runs concurrently with a test, which reads its output.
 type process struct {
-	t         *testing.T
-	args      []string
-	out, said *bufio.Reader // standard output and error
-	interrupt context.CancelFunc
-	ended     chan int
+	t              *testing.T
+	args           []string
+	stdout, stderr *bufio.Reader // standard output and error
+	interrupt      context.CancelFunc
+	ended          chan int
 }
 
-// start starts a command. The caller must call end.
-func start(t *testing.T, args ...string) *process {
+// startCommand starts a command. The caller must call end.
+func startCommand(t *testing.T, args ...string) *process {
 	ctx, cancel := context.WithCancel(context.Background())
 	out, stdout := io.Pipe()
 	said, stderr := io.Pipe()
 	p := &process{t, args, bufio.NewReader(out), bufio.NewReader(said), cancel, make(chan int, 1)}
 	go func() {
-		p.ended <- run(ctx, args, strings.NewReader(""), stdout, stderr, noVariables)
+		p.ended <- run(ctx, args, strings.NewReader(""), stdout, stderr, emptyEnv)
 		stdout.Close()
 		stderr.Close()
 	}()
 	return p
 }
 
-func noVariables(string) (string, bool) { return "", false }
+func emptyEnv(string) (string, bool) { return "", false }
 
 // line reads the next line of r and returns the text after word.
 func (p *process) line(r *bufio.Reader, word string) string {
@@ -66,10 +66,10 @@ func (p *process) drain(output **bufio.Reader) {
 func (p *process) end(code int) string {
 	p.t.Helper()
 	p.interrupt()
-	p.drain(&p.out)
+	p.drain(&p.stdout)
 	var said []byte
-	if p.said != nil {
-		said, _ = io.ReadAll(p.said)
+	if p.stderr != nil {
+		said, _ = io.ReadAll(p.stderr)
 	}
 	if got := <-p.ended; got != code {
 		p.t.Errorf("headgate %s: exit code %d, want %d\n%s", strings.Join(p.args, " "), got, code, said)
@@ -77,27 +77,27 @@ func (p *process) end(code int) string {
 	return string(said)
 }
 
-// served runs a server until the test ends and returns its URL.
-func served(t *testing.T, args ...string) string {
+// startServer runs a server until the test ends and returns its URL.
+func startServer(t *testing.T, args ...string) string {
 	t.Helper()
-	p := start(t, append(args, "--addr", "127.0.0.1:0")...)
-	p.drain(&p.said)
+	p := startCommand(t, append(args, "--addr", "127.0.0.1:0")...)
+	p.drain(&p.stderr)
 	t.Cleanup(func() { p.end(exitReady) })
-	return "http://" + p.line(p.out, " at http://")
+	return "http://" + p.line(p.stdout, " at http://")
 }
 
-// command runs a command and checks its exit code.
-func command(t *testing.T, code int, args ...string) {
+// runCommand runs a command and checks its exit code.
+func runCommand(t *testing.T, code int, args ...string) {
 	t.Helper()
 	var out strings.Builder
-	if got := run(t.Context(), args, strings.NewReader(""), &out, &out, noVariables); got != code {
+	if got := run(t.Context(), args, strings.NewReader(""), &out, &out, emptyEnv); got != code {
 		t.Fatalf("headgate %s: exit code %d, want %d\n%s", strings.Join(args, " "), got, code, out.String())
 	}
 }
 
-// ask sends a request with an optional header NAME: VALUE. The header Host sets the host of the
+// sendRequest sends a request with an optional header NAME: VALUE. The header Host sets the host of the
 // request.
-func ask(t *testing.T, method, url, header string) (*http.Response, string) {
+func sendRequest(t *testing.T, method, url, header string) (*http.Response, string) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	must(t, err)
@@ -119,7 +119,7 @@ func TestServe(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree("one")})
 	store := filepath.Join(t.TempDir(), "store")
-	command(t, exitReady, "fetch", testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), "--name", "repo", "--store", store, "-q")
+	runCommand(t, exitReady, "fetch", testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), "--name", "repo", "--store", store, "-q")
 	set, err := (&source.Ledger{Dir: filepath.Join(store, ".status")}).List()
 	if err != nil || len(set.Objects) != 1 {
 		t.Fatalf("status: %v", err)
@@ -127,8 +127,8 @@ func TestServe(t *testing.T) {
 	a := set.Objects[0].Artifact()
 	text, err := os.ReadFile(filepath.Join(store, filepath.FromSlash(a.Path)))
 	must(t, err)
-	whole, url := string(text), served(t, "artifact", "serve", "--store", store)
-	got, _ := ask(t, "GET", url+"/"+a.Path, "")
+	whole, url := string(text), startServer(t, "artifact", "serve", "--store", store)
+	got, _ := sendRequest(t, "GET", url+"/"+a.Path, "")
 	if got.Header.Get("ETag") == "" {
 		t.Error("no ETag")
 	}
@@ -148,7 +148,7 @@ func TestServe(t *testing.T) {
 		{"DELETE", a.Path, "", http.StatusMethodNotAllowed, none},
 		{"GET", a.Path, "Host: rebound.example", http.StatusForbidden, none}, // as in a DNS rebinding attack
 	} {
-		if got, body := ask(t, c.method, url+"/"+c.path, c.header); got.StatusCode != c.status || c.body != none && body != c.body {
+		if got, body := sendRequest(t, c.method, url+"/"+c.path, c.header); got.StatusCode != c.status || c.body != none && body != c.body {
 			t.Errorf("%s %s %s: %s, %d bytes", c.method, c.path, c.header, got.Status, len(body))
 		}
 	}
@@ -170,15 +170,15 @@ func TestConnectionsAreLogged(t *testing.T) {
 		{"tester", "--state", filepath.Join(dir, "tester")},
 	} {
 		for level, want := range map[string]string{"warn": `level=WARN msg=connection problem="TLS handshake error from `, "error": ""} {
-			p := start(t, append(args, "--addr", "127.0.0.1:0", "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"), "--log-level", level)...)
-			conn, err := net.Dial("tcp", p.line(p.out, " at https://"))
+			p := startCommand(t, append(args, "--addr", "127.0.0.1:0", "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"), "--log-level", level)...)
+			conn, err := net.Dial("tcp", p.line(p.stdout, " at https://"))
 			must(t, err)
 			if tls.Client(conn, &tls.Config{MaxVersion: tls.VersionTLS10, InsecureSkipVerify: true}).Handshake() == nil {
 				t.Error("TLS 1.0 is spoken")
 			}
 			conn.Close()
 			if want != "" {
-				p.line(p.said, want)
+				p.line(p.stderr, want)
 			}
 			testenv.Equal(t, p.end(exitReady), "", "%s --log-level %s", args[0], level)
 		}
@@ -195,16 +195,16 @@ func TestLost(t *testing.T) {
 	for _, command := range []string{"get", "events"} {
 		var p *process
 		t.Run(command, func(t *testing.T) {
-			served(t, "serve", "-f", docs, "--store", store)
-			p = start(t, command, "-w", "git/nope", "bucket/assets", "--store", store)
-			p.line(p.out, "") // the stream has started
-			p.drain(&p.out)
+			startServer(t, "serve", "-f", docs, "--store", store)
+			p = startCommand(t, command, "-w", "git/nope", "bucket/assets", "--store", store)
+			p.line(p.stdout, "") // the stream has started
+			p.drain(&p.stdout)
 		})
 		p.t = t
-		p.line(p.said, "the stream ended: unexpected EOF: trying again until it is back")
+		p.line(p.stderr, "the stream ended: unexpected EOF: trying again until it is back")
 		t.Run(command+" again", func(t *testing.T) {
-			served(t, "serve", "-f", docs, "--store", store)
-			p.line(p.said, "headgate: the server is back")
+			startServer(t, "serve", "-f", docs, "--store", store)
+			p.line(p.stderr, "headgate: the server is back")
 		})
 		p.end(exitReady)
 	}

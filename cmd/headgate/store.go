@@ -28,25 +28,25 @@ import (
 // serverFlags configure the connection to a server and the token of the client.
 type serverFlags struct {
 	tlsFlags
-	server, token string
-	request       time.Duration
+	server, tokenFile string
+	requestTimeout    time.Duration
 }
 
 // register adds the flags. The text what names the server and the default.
 func (f *serverFlags) register(c *cobra.Command, what string) {
 	fl := c.Flags()
 	fl.StringVar(&f.server, "server", "", "`URL` of "+what)
-	fl.StringVar(&f.token, "token-file", "", "`FILE` with the token for the server; default the token in the variable HEADGATE_TOKEN")
+	fl.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the token for the server; default the token in the variable HEADGATE_TOKEN")
 	f.tlsFlags.register(c, "the server")
-	spanVar(c, &f.request, "request-timeout", 30*time.Second, "time limit of one request; 0 for none")
+	spanVar(c, &f.requestTimeout, "request-timeout", 30*time.Second, "time limit of one request; 0 for none")
 }
 
-// bounded returns a context with the time limit of one request.
-func (f *serverFlags) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if f.request <= 0 {
+// requestContext returns a context with the time limit of one request.
+func (f *serverFlags) requestContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	if f.requestTimeout <= 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, f.request, fmt.Errorf("no answer within %s", f.request))
+	return context.WithTimeoutCause(ctx, f.requestTimeout, fmt.Errorf("no answer within %s", f.requestTimeout))
 }
 
 // connect returns a client for the server of the flags. If no flag names a server, it takes the URL
@@ -57,7 +57,7 @@ func (p *program) connect(f *serverFlags, variable, fallback string) (c api.Clie
 		return c, usage("--server %q is no URL with http or https", redact.WithoutPassword(c.Base))
 	}
 	certificates, err := f.tlsFlags.read()
-	token, err2 := readKeys(keyFile{"token-file", f.token, "token"})
+	token, err2 := readKeys(keyFile{"token-file", f.tokenFile, "token"})
 	if err := cmp.Or(err, err2); err != nil {
 		return c, err
 	}
@@ -91,8 +91,8 @@ func (p *program) user() string {
 	return name
 }
 
-// lost reports that the server is lost, or if err is nil that it is back.
-func (p *program) lost(err error) {
+// reportConnection reports that the server is lost, or if err is nil that it is back.
+func (p *program) reportConnection(err error) {
 	if err == nil {
 		fmt.Fprintln(p.stderr, "headgate: the server is back")
 		return
@@ -100,8 +100,8 @@ func (p *program) lost(err error) {
 	fmt.Fprintf(p.stderr, "headgate: %s: trying again until it is back\n", redact.String(err.Error()))
 }
 
-// isStore returns an error unless dir is a directory.
-func isStore(dir string) error {
+// checkStoreDir returns an error unless dir is a directory.
+func checkStoreDir(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -140,18 +140,18 @@ type statusStore struct {
 // openStatusStore opens the status store that the flags name and selects sources by args. If needed
 // is set, args must not be empty. If server is set, a server must be running.
 func (p *program) openStatusStore(f *statusStoreFlags, args []string, needed, server bool) (*statusStore, error) {
-	if err := f.choose(args, needed); err != nil {
+	if err := f.parseArguments(args, needed); err != nil {
 		return nil, err
 	}
 	k := &statusStore{p, f, nil, ledgerOf(f.store)}
 	socket, isSocket := strings.CutPrefix(f.server, "unix:")
 	if f.server != "" && !isSocket {
 		c, err := p.connect(&f.serverFlags, "", "")
-		c.Lost, k.client = p.lost, &c
+		c.Lost, k.client = p.reportConnection, &c
 		return k, err
 	}
 	if !isSocket {
-		if err := isStore(f.store); err != nil {
+		if err := checkStoreDir(f.store); err != nil {
 			return nil, err
 		}
 		note, err := serve.NoteOf(f.store)
@@ -175,7 +175,7 @@ func (p *program) openStatusStore(f *statusStoreFlags, args []string, needed, se
 	if _, err := os.Stat(socket); err != nil {
 		return nil, fmt.Errorf("--server: socket of the server: %w", err)
 	}
-	k.client = &api.Client{Socket: socket, Lost: p.lost}
+	k.client = &api.Client{Socket: socket, Lost: p.reportConnection}
 	return k, nil
 }
 
@@ -187,14 +187,14 @@ func (k *statusStore) sources(ctx context.Context, whole bool) (meant []api.Sour
 		set, err := k.ledger.List()
 		k.warn(err)
 		for _, obj := range set.Objects {
-			s, err := k.saved(obj)
+			s, err := k.savedSource(obj)
 			if err != nil {
 				return nil, nil, err
 			}
 			found = append(found, s)
 		}
 	} else {
-		ctx, cancel := k.bounded(ctx)
+		ctx, cancel := k.requestContext(ctx)
 		defer cancel()
 		if found, defects, err = k.client.Sources(ctx, k.filter()); err != nil {
 			return nil, nil, err
@@ -202,7 +202,7 @@ func (k *statusStore) sources(ctx context.Context, whole bool) (meant []api.Sour
 	}
 	for _, s := range found {
 		ref, labels := sourceRef(s), map[string]string(nil)
-		if !k.names(ref) {
+		if !k.selectsName(ref) {
 			continue
 		}
 		if k.client != nil && (whole || k.selector != "") {
@@ -211,7 +211,7 @@ func (k *statusStore) sources(ctx context.Context, whole bool) (meant []api.Sour
 			}
 		}
 		if k.selector != "" {
-			obj, err := decoded(s.Document)
+			obj, err := decodeObject(s.Document)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -224,8 +224,8 @@ func (k *statusStore) sources(ctx context.Context, whole bool) (meant []api.Sour
 	return meant, defects, nil
 }
 
-// saved returns a saved object in the form in which a server returns it.
-func (k *statusStore) saved(obj source.Object) (api.Source, error) {
+// savedSource returns a saved object in the form in which a server returns it.
+func (k *statusStore) savedSource(obj source.Object) (api.Source, error) {
 	hold, err := k.ledger.Suspension(source.ReferenceTo(obj))
 	k.warn(err)
 	v := serve.View{Object: obj, Phase: serve.Idle, Suspension: hold}
@@ -251,17 +251,17 @@ func sourceRef(s api.Source) source.Reference {
 	return source.Reference{Kind: kind, Namespace: s.Namespace, Name: s.Name}
 }
 
-// argument returns a source as an argument of commands, with the kind as in its document.
-func argument(s api.Source) string {
+// argumentOfSource returns a source as an argument of commands, with the kind as in its document.
+func argumentOfSource(s api.Source) string {
 	return sourceName(source.Reference{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name})
 }
 
 // completeStatuses completes the sources of the store, and kinds.
 func (p *program) completeStatuses(f *statusStoreFlags) cobra.CompletionFunc {
-	return offer(math.MaxInt, func(ctx context.Context, c *cobra.Command, args []string) []string {
-		quiet := &program{stdin: p.stdin, stdout: p.stderr, stderr: io.Discard, lookup: p.lookup}
+	return completeNames(math.MaxInt, func(ctx context.Context, c *cobra.Command, args []string) []string {
+		quiet := &program{stdin: p.stdin, stdout: p.stderr, stderr: io.Discard, lookupEnv: p.lookupEnv}
 		var found []api.Source
-		_ = quiet.fromEnvironment(c)
+		_ = quiet.setFlagsFromEnv(c)
 		k, err := quiet.openStatusStore(f, nil, false, false)
 		if err == nil {
 			found, _, err = k.sources(ctx, false)
@@ -269,7 +269,7 @@ func (p *program) completeStatuses(f *statusStoreFlags) cobra.CompletionFunc {
 		if err != nil {
 			return nil
 		}
-		names := append([]string{"bucket", "git", "oci", "helmrepo", "helmchart", "ea"}, mapped(found, argument)...)
+		names := append([]string{"bucket", "git", "oci", "helmrepo", "helmchart", "ea"}, mapSlice(found, argumentOfSource)...)
 		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) })
 	})
 }

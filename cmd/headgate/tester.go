@@ -47,7 +47,7 @@ within --shutdown-grace, 2 usage.`,
 		Example: `  headgate tester --state ./tester --types cmd,bash --concurrency 4 --run-timeout 10m
   headgate tester --addr :8080 --state ./tester --tokens tokens.yaml --tls-cert tls.crt --tls-key tls.key
   headgate tester --state ./tester --command smoke="./smoke.sh --fast" --only-named`,
-		Args: arguments(0, 0),
+		Args: rangeArgs(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("timeout") {
 				p.warn(errors.New("--timeout bounds each run here, and not the command: write --run-timeout"))
@@ -66,7 +66,7 @@ within --shutdown-grace, 2 usage.`,
 	fl.IntVar(&s.FailureStatus, "failure-status", 422, "`STATUS` of the answer when a test failed: 400 to 599, but not 408, 425, 429 or 503")
 	fl.BoolVar(&s.Strict, "strict", false, "accept tests at / only, and answer 404 for other unknown paths")
 	bytesVar(c, &s.MaxBody, "max-body", 1<<20, 1, "maximum `BYTES` of a request")
-	complete(c, "types", api.Types()...)
+	completeFlag(c, "types", api.Types()...)
 
 	spanVar(c, &r.Timeout, "run-timeout", time.Hour, "time limit of a run; metadata can set a lower one")
 	fl.Var(spanValue{&r.Timeout}, "timeout", "")
@@ -99,7 +99,7 @@ within --shutdown-grace, 2 usage.`,
 func (f *testerFlags) check(lookup func(string) (string, bool)) error {
 	s, r := &f.server, &f.runs
 	busy := []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable} // callers retry after these
-	if err := refuse([]flagRule{
+	if err := checkRules([]flagRule{
 		{r.Timeout <= 0, "--run-timeout: want more than 0"},
 		{r.Concurrency <= 0, "--concurrency: want more than 0"},
 		{r.Queue <= 0, "--queue: want more than 0"},
@@ -114,7 +114,7 @@ func (f *testerFlags) check(lookup func(string) (string, bool)) error {
 	}
 	for _, name := range s.Types {
 		if api.TypeName(name) == "" {
-			return usage("--types %q: want %s", name, either(api.Types()))
+			return usage("--types %q: want %s", name, joinOr(api.Types()))
 		}
 	}
 	for _, host := range s.Servers.Hosts {
@@ -125,17 +125,17 @@ func (f *testerFlags) check(lookup func(string) (string, bool)) error {
 	r.OutputLimit = int(f.outputLimit)
 	s.BaseURL, s.OpenMetrics, s.Servers.Proxy = f.baseURL, f.openMetrics, http.ProxyFromEnvironment
 	return cmp.Or(checkWebURL("ngrinder-url", s.Servers.LoadURL), checkWebURL("concord-url", s.Servers.ProcessURL), checkDir("keys", s.Servers.Keys, "a directory of keys"), checkDir("dir", s.Tools.Dir, "a directory where programs run"),
-		f.tools(lookup), f.listenFlags.check())
+		f.configureTools(lookup), f.listenFlags.check())
 }
 
-// inherited are the variables of this process that every program gets. HOME and
+// inheritedVariables are the variables of this process that every program gets. HOME and
 // TMPDIR are not among them: each run has its own.
-var inherited = []string{"PATH", "TZ", "LANG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"}
+var inheritedVariables = []string{"PATH", "TZ", "LANG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"}
 
-// tools sets the environment of programs, and the named commands.
-func (f *testerFlags) tools(lookup func(string) (string, bool)) error {
+// configureTools sets the environment of programs, and the named commands.
+func (f *testerFlags) configureTools(lookup func(string) (string, bool)) error {
 	t := &f.server.Tools
-	for i, entry := range append(slices.Clone(inherited), f.env...) {
+	for i, entry := range append(slices.Clone(inheritedVariables), f.env...) {
 		name, _, given := strings.Cut(entry, "=")
 		value, set := lookup(name)
 		switch {
@@ -145,7 +145,7 @@ func (f *testerFlags) tools(lookup func(string) (string, bool)) error {
 			t.Env = append(t.Env, entry)
 		case set:
 			t.Env = append(t.Env, name+"="+value)
-		case i >= len(inherited):
+		case i >= len(inheritedVariables):
 			return usage("--env %s: this process has no such variable: write %[1]s=VALUE", name)
 		}
 	}
@@ -167,20 +167,20 @@ func (f *testerFlags) tools(lookup func(string) (string, bool)) error {
 
 // runTester serves until ctx ends.
 func (p *program) runTester(ctx context.Context, f *testerFlags) (err error) {
-	if err := f.check(p.lookup); err != nil {
+	if err := f.check(p.lookupEnv); err != nil {
 		return err
 	}
-	log := f.log(p.stderr)
-	if _, set := p.lookup("GOGC"); !set {
+	log := f.logger(p.stderr)
+	if _, set := p.lookupEnv("GOGC"); !set {
 		debug.SetGCPercent(400) // checks of gates only produce garbage, and the live heap is small
 	}
-	if _, set := p.lookup("GOMEMLIMIT"); !set {
+	if _, set := p.lookupEnv("GOMEMLIMIT"); !set {
 		debug.SetMemoryLimit(192 << 20)
 	}
 	s := &f.server
 	s.Log = log
-	if f.guarded() {
-		s.Guard, err = tester.OpenGuard(f.listenFlags.tokens, f.at.ClientCA != "", func(err error) { log.Warn("tokens", "problem", err.Error()) })
+	if f.requiresAuth() {
+		s.Guard, err = tester.OpenGuard(f.listenFlags.tokens, f.listenEndpoint.ClientCA != "", func(err error) { log.Warn("tokens", "problem", err.Error()) })
 		if err != nil {
 			return usage("--tokens: %w", err)
 		}
@@ -192,19 +192,19 @@ func (p *program) runTester(ctx context.Context, f *testerFlags) (err error) {
 	if s.Gates, err = gate.Open(gate.Config{Dir: f.runs.Dir}); err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}
-	defer closing(&err, s.Gates.Close)
+	defer joinCloseError(&err, s.Gates.Close)
 	if s.Runs, err = testrun.Open(f.runs); err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}
 	var l *tester.Listener
 	s.Tools.Reaper = new(task.Reaper)
 	if err = s.Tools.Reaper.Adopt(); err == nil {
-		l, err = s.Listen(f.at)
+		l, err = s.Listen(f.listenEndpoint)
 	}
 	if err != nil {
 		return errors.Join(listenError(err), s.Shutdown(context.WithoutCancel(ctx)))
 	}
-	ctx, hungUp := p.hangUp(ctx, log)
+	ctx, hungUp := p.hangupContext(ctx, log)
 	defer hungUp()
 	fmt.Fprintf(p.stdout, "serving webhooks at %s\n", l.URL)
 	err = l.Serve(ctx)

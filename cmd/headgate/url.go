@@ -31,8 +31,8 @@ type urlFlags struct {
 	name, branch, tag, semver, path, chart, version string
 	values                                          []string
 	given                                           *pflag.FlagSet
-	objects                                         bool // the command makes objects of URLs
-	plain                                           bool // names of objects have no hash
+	makesObjects                                    bool // the command makes objects of URLs
+	noHash                                          bool // names of objects have no hash
 }
 
 // A urlFlag is one of urlFlags.
@@ -62,12 +62,12 @@ func (f *urlFlags) all() []urlFlag {
 		{"version", "spec.version", "index charts", true, &f.version, "version or `RANGE` of versions of --chart; default the newest that is not a pre-release"},
 		{"values-file", "spec.valuesFiles", "index charts", true, &f.values, "`FILE` in --chart to use in place of its values.yaml; repeatable, the last one wins"},
 	}
-	return slices.DeleteFunc(all, func(flag urlFlag) bool { return flag.object && !f.objects })
+	return slices.DeleteFunc(all, func(flag urlFlag) bool { return flag.object && !f.makesObjects })
 }
 
 // register adds the flags. If objects is set, it includes those about objects.
 func (f *urlFlags) register(c *cobra.Command, objects bool) {
-	f.given, f.objects = c.Flags(), objects
+	f.given, f.makesObjects = c.Flags(), objects
 	for _, flag := range f.all() {
 		switch value := flag.value.(type) {
 		case *string:
@@ -78,14 +78,14 @@ func (f *urlFlags) register(c *cobra.Command, objects bool) {
 			f.given.StringArrayVar(value, flag.name, nil, flag.usage)
 		}
 	}
-	complete(c, "provider", "azure", "aws", "gcp", "github", "generic")
+	completeFlag(c, "provider", "azure", "aws", "gcp", "github", "generic")
 }
 
-// fits returns an error for flags that do not apply to a sort of URL: git, oci, s3, gs, azblob,
+// checkSort returns an error for flags that do not apply to a sort of URL: git, oci, s3, gs, azblob,
 // index or charts, which is a chart repository in a registry. With the sort "" there is no URL, and
 // no flag applies. A flag about objects must not be empty either: the value may come from an unset
 // variable, and is not the default.
-func (f *urlFlags) fits(sort string) error {
+func (f *urlFlags) checkSort(sort string) error {
 	if f.given == nil { // the command takes no URLs
 		return nil
 	}
@@ -108,10 +108,10 @@ func (f *urlFlags) fits(sort string) error {
 	return nil
 }
 
-// byFlag replaces the names of fields in a text with the flags that set them.
-func byFlag(text string) string {
+// fieldsToFlags replaces the names of fields in a text with the flags that set them.
+func fieldsToFlags(text string) string {
 	var pairs []string
-	for _, flag := range (&urlFlags{objects: true}).all() {
+	for _, flag := range (&urlFlags{makesObjects: true}).all() {
 		pairs = append(pairs, flag.field, "--"+flag.name)
 	}
 	return strings.NewReplacer(pairs...).Replace(text)
@@ -183,15 +183,15 @@ func isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// complete sets the defaults of an object and its name: the given name, or else words and a hash of
+// finalizeObject sets the defaults of an object and its name: the given name, or else words and a hash of
 // its identity. It returns an error if an object with another URL is saved under the given name: if
 // the fetch failed, the artifact of the other object would stay in place.
-func (s *session) complete(obj source.Object, words, name string) error {
+func (s *session) finalizeObject(obj source.Object, words, name string) error {
 	head := obj.Head()
 	head.Kind = source.ReferenceTo(obj).Kind
 	source.Default(obj)
 	id := identity(obj)
-	if head.Metadata.Name = name; name == "" && s.flags.plain {
+	if head.Metadata.Name = name; name == "" && s.flags.noHash {
 		head.Metadata.Name = nameFor(words, 63)
 	} else if name == "" {
 		head.Metadata.Name = fmt.Sprintf("%s-%.5x", nameFor(words, 52), sha256.Sum256([]byte(id)))
@@ -245,8 +245,8 @@ func nameFor(text string, most int) string {
 	return name
 }
 
-// reference returns a reference to the Secret called name, or nil if name is "".
-func reference(name string) *source.LocalReference {
+// secretRef returns a reference to the Secret called name, or nil if name is "".
+func secretRef(name string) *source.LocalReference {
 	if name == "" {
 		return nil
 	}
@@ -265,10 +265,10 @@ func (s *session) gitOf(ctx context.Context, arg string) (source.Object, error) 
 		return nil, usage("%q is no URL", redact.String(address))
 	}
 	g := &source.GitRepository{Spec: source.GitRepositorySpec{
-		URL: address, Provider: f.provider, Interval: minute, SecretRef: reference(f.secret), ProxySecretRef: reference(f.proxy),
+		URL: address, Provider: f.provider, Interval: minute, SecretRef: secretRef(f.secret), ProxySecretRef: secretRef(f.proxy),
 	}}
 	if g.Spec.SecretRef == nil && (u.Scheme == "ssh" || f.provider == "github") {
-		g.Spec.SecretRef = reference(nameFor(lastWord(u), 63))
+		g.Spec.SecretRef = secretRef(nameFor(lastWord(u), 63))
 	}
 	if f.path != "" {
 		g.Spec.SparseCheckout = []string{f.path}
@@ -289,7 +289,7 @@ func (s *session) gitOf(ctx context.Context, arg string) (source.Object, error) 
 	case strings.ContainsAny(ref, "^~<>=*| "):
 		g.Spec.Ref = &source.GitRepositoryRef{SemVer: ref}
 	}
-	if err := errors.Join(f.fits("git"), s.complete(g, lastWord(u), f.name)); err != nil || g.Spec.Ref != nil {
+	if err := errors.Join(f.checkSort("git"), s.finalizeObject(g, lastWord(u), f.name)); err != nil || g.Spec.Ref != nil {
 		return g, err
 	}
 	return g, s.branchOrTag(ctx, g, ref)
@@ -325,12 +325,12 @@ func (s *session) branchOrTag(ctx context.Context, g *source.GitRepository, ref 
 		case err == nil && choice.Name == "":
 			return nil
 		case err == nil:
-			return failed(fmt.Errorf("%s has no branch and no tag %q", name, ref))
+			return failure(fmt.Errorf("%s has no branch and no tag %q", name, ref))
 		case !errors.Is(err, fs.ErrNotExist):
-			return failed(fmt.Errorf("%s: %w%s", name, err, unreachable(err)))
+			return failure(fmt.Errorf("%s: %w%s", name, err, unreachableHint(err)))
 		}
 	}
-	return failed(fmt.Errorf("%s: %w", name, err))
+	return failure(fmt.Errorf("%s: %w", name, err))
 }
 
 const ociScheme = "oci://"
@@ -349,7 +349,7 @@ func (s *session) registryOf(arg string) (source.Object, error) {
 	}
 	o := &source.OCIRepository{Spec: source.OCIRepositorySpec{
 		URL: address, Interval: minute, Ref: &source.OCIRepositoryRef{Tag: tag, SemVer: f.semver}, Provider: f.provider, Insecure: f.insecure,
-		SecretRef: reference(f.secret), CertSecretRef: reference(f.cert), ProxySecretRef: reference(f.proxy),
+		SecretRef: secretRef(f.secret), CertSecretRef: secretRef(f.cert), ProxySecretRef: secretRef(f.proxy),
 	}}
 	if strings.Contains(ref, ":") {
 		o.Spec.Ref.Digest = ref
@@ -359,7 +359,7 @@ func (s *session) registryOf(arg string) (source.Object, error) {
 	if tag != "" && o.Spec.Ref.SemVer != "" {
 		return nil, usage("%s: a tag and a range of versions exclude each other", redact.String(arg))
 	}
-	return o, errors.Join(f.fits("oci"), s.complete(o, lastWord(u), f.name))
+	return o, errors.Join(f.checkSort("oci"), s.finalizeObject(o, lastWord(u), f.name))
 }
 
 // An objectStore describes the URLs of buckets with one scheme.
@@ -390,12 +390,12 @@ func (s *session) bucketOf(arg, scheme string) (source.Object, error) {
 	}
 	b := &source.Bucket{Spec: source.BucketSpec{
 		Provider: provider, Region: f.region, Insecure: f.insecure, Interval: minute, Timeout: source.Duration(s.timeout),
-		SecretRef: reference(f.secret), CertSecretRef: reference(f.cert), ProxySecretRef: reference(f.proxy),
+		SecretRef: secretRef(f.secret), CertSecretRef: secretRef(f.cert), ProxySecretRef: secretRef(f.proxy),
 	}}
 	if !at.locate(arg, f, &b.Spec) {
 		return nil, usage("%s: want %s; credentials go into the Secret of --secret-ref", redact.String(arg), at.form)
 	}
-	return b, errors.Join(f.fits(scheme), s.complete(b, b.Spec.BucketName+"/"+b.Spec.Prefix, f.name))
+	return b, errors.Join(f.checkSort(scheme), s.finalizeObject(b, b.Spec.BucketName+"/"+b.Spec.Prefix, f.name))
 }
 
 // locate parses a URL into spec. A URL with its own scheme has two or three parts without escapes.
@@ -436,7 +436,7 @@ func (s *session) chartOf(arg, name, version string) (source.Object, error) {
 		Chart: name, Version: version, ValuesFiles: s.flags.values, Interval: minute,
 		SourceRef: source.LocalChartSourceReference{Kind: repo.Kind, Name: repo.Metadata.Name},
 	}}
-	if err := s.complete(c, name, s.flags.name); err != nil {
+	if err := s.finalizeObject(c, name, s.flags.name); err != nil {
 		return nil, err
 	}
 	s.set.Objects = append(s.set.Objects, repo, c)
@@ -451,7 +451,7 @@ func (s *session) repositoryOf(arg string) (*source.PkgRepository, error) {
 	}
 	f, sort := s.flags, "index"
 	r := &source.PkgRepository{Spec: source.PkgRepositorySpec{
-		URL: arg, Type: source.RepositoryIndex, Interval: minute, Timeout: source.Duration(s.timeout), SecretRef: reference(f.secret), CertSecretRef: reference(f.cert),
+		URL: arg, Type: source.RepositoryIndex, Interval: minute, Timeout: source.Duration(s.timeout), SecretRef: secretRef(f.secret), CertSecretRef: secretRef(f.cert),
 	}}
 	switch u.Scheme {
 	case "http", "https":
@@ -460,5 +460,5 @@ func (s *session) repositoryOf(arg string) (*source.PkgRepository, error) {
 	default:
 		return nil, usage("%s: a chart repository is at https://HOST/PATH, http://HOST/PATH or oci://HOST/PATH; for a chart in another source write objects, and give them with -f", redact.String(arg))
 	}
-	return r, errors.Join(f.fits(sort), s.complete(r, u.Hostname()+strings.TrimSuffix(u.Path, "/"), ""))
+	return r, errors.Join(f.checkSort(sort), s.finalizeObject(r, u.Hostname()+strings.TrimSuffix(u.Path, "/"), ""))
 }
