@@ -188,7 +188,7 @@ func TestFetchBreak(t *testing.T) {
 func TestFetchDefaults(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	commit := repo.Commit(testenv.Commit{Branch: "master", Message: "first", Files: fstest.MapFS{"app.yaml": {Data: []byte("replicas: 3\n")}}})
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	set := setOf(server.Repo(), "app:")
 	set.Objects[0].(*source.GitRepository).Spec.URL = server.Repo()
 	options := headgate.Options{Store: openStore(t)}

@@ -44,9 +44,9 @@ func (m memoryBucket) Open(_ context.Context, o bucket.Object, offset int64) (io
 
 // archive returns files in a tar.gz whose bytes do not depend on a compressor.
 func archive(t *testing.T, names ...string) []byte {
-	var entries []testenv.Entry
+	var entries []testenv.TarEntry
 	for i := 0; i < len(names); i += 2 {
-		entries = append(entries, testenv.Entry{Header: tar.Header{Typeflag: tar.TypeReg, Name: names[i], Mode: 0o644}, Data: []byte(names[i+1])})
+		entries = append(entries, testenv.TarEntry{Header: tar.Header{Typeflag: tar.TypeReg, Name: names[i], Mode: 0o644}, Data: []byte(names[i+1])})
 	}
 	var out bytes.Buffer
 	z, err := gzip.NewWriterLevel(&out, gzip.NoCompression)

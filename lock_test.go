@@ -27,7 +27,7 @@ import (
 // upstreams are servers of all kinds and the objects fetched from them.
 type upstreams struct {
 	t        *testing.T
-	git      *testenv.Server
+	git      *testenv.GitServer
 	registry *testenv.Registry
 	charts   *testenv.Charts
 	s3       *testenv.Store
@@ -64,7 +64,7 @@ func startUpstreams(t *testing.T) *upstreams {
 	tree := repo("tree", files("charts/app/values.yaml", "size: 0\n", "charts/app/Chart.yaml",
 		"apiVersion: v2\nname: app\nversion: 0.1.0\ndependencies:\n- {name: dep, version: ^1, repository: \""+strings.Replace(u.charts.URL(), "://", "://ci:s3cret@", 1)+"\"}\n"))
 	tagged.AnnotatedTag("v1.0.0", tagged.ID("master"), "first release")
-	u.git = testenv.ServeAll(t, testenv.HTTP{}, repos)
+	u.git = testenv.ServeRepos(t, testenv.GitConfig{}, repos)
 	for _, name := range []string{"web", "dep", "valued"} {
 		u.charts.Put(testenv.ChartVersion{Name: name, Version: "1.0.0", Files: map[string]string{"prod.yaml": "size: 3\n"}})
 	}

@@ -45,7 +45,7 @@ func TestReadme(t *testing.T) {
 	goCommand(t, "build", "-ldflags=-w", "-o", program, files[0])
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "master", Message: "first", Files: fstest.MapFS{"app.yaml": {Data: []byte("replicas: 3\n")}}})
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	document := fmt.Sprintf("apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata: {name: app}\nspec: {url: %q, interval: 5m}\n", server.Repo())
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "sources.yaml"), []byte(document), 0o644))

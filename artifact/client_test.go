@@ -158,7 +158,7 @@ func endless(w http.ResponseWriter, _ *http.Request) {
 // fetch opens a with c, reads it, and checks that no spool stays open.
 func fetch(t *testing.T, c *artifact.Client, a artifact.Artifact) (string, error) {
 	t.Helper()
-	c.Temp = testenv.NewSpools(t).Create
+	c.Temp = testenv.NewTempFiles(t).Create
 	r, err := c.Open(t.Context(), a)
 	if err != nil {
 		return "", err
@@ -369,7 +369,7 @@ func TestClientObeysContext(t *testing.T) {
 				time.AfterFunc(20*time.Millisecond, cancel)
 				answer(w, r)
 			})
-			c := &artifact.Client{Temp: testenv.NewSpools(t).Create}
+			c := &artifact.Client{Temp: testenv.NewTempFiles(t).Create}
 			if _, err := c.Open(ctx, artifact.Artifact{URL: server.URL, Digest: digestOf(content)}); !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}

@@ -74,7 +74,7 @@ func TestReadRefuses(t *testing.T) {
 		"bad header checksum":    {damagedAt(plain, 3), "invalid tar header"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := artifact.Read(bytes.NewReader(test.archive), artifact.Limits{Temp: testenv.NewSpools(t).Create})
+			_, err := artifact.Read(bytes.NewReader(test.archive), artifact.Limits{Temp: testenv.NewTempFiles(t).Create})
 			if !errors.Is(err, artifact.ErrFormat) || !strings.Contains(fmt.Sprint(err), test.want) {
 				t.Errorf("error %v, want ErrFormat and %q", err, test.want)
 			}

@@ -93,13 +93,13 @@ func (c *faultInjector) serve(w http.ResponseWriter, q *http.Request, next http.
 		c.changeDuringRequest()
 	case 6:
 		c.changeDuringRequest()
-		testenv.Without("If-Match").Handler(w, q, next)
+		testenv.IgnoreHeaders("If-Match").Handler(w, q, next)
 	case 7:
-		testenv.Without("Range").Handler(w, q, next)
+		testenv.IgnoreHeaders("Range").Handler(w, q, next)
 	case 8:
-		testenv.With("ETag", `"0"`).Handler(w, q, next)
+		testenv.SetHeader("ETag", `"0"`).Handler(w, q, next)
 	case 9:
-		testenv.With("Content-Length", "").Handler(w, q, next)
+		testenv.SetHeader("Content-Length", "").Handler(w, q, next)
 	default:
 		next.ServeHTTP(w, q)
 	}

@@ -158,7 +158,7 @@ func TestFetchMemory(t *testing.T) {
 		"small":         small(5000),
 	} {
 		f := newFetch(t.Context(), contentOf(t, d, sizes).snapshot, nil, func(int) {})
-		used := measure.Allocated(func() {
+		used := measure.AllocatedBytes(func() {
 			_, err := f.pack(func(ctx context.Context) (artifact.Report, error) { return artifact.Tar(ctx, io.Discard, f.tree) })
 			must(t, err)
 		})

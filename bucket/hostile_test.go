@@ -90,7 +90,7 @@ func hostileListings() map[*storeMaker]map[string]*testenv.Defect {
 			"page token has more than 8192":    listing("<IsTruncated>true</IsTruncated><NextContinuationToken>" + strings.Repeat("t", 9000) + "</NextContinuationToken>"),
 			"no listing; declared JSON":        answer(200, "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>", "Content-Type", "application/json"),
 			"no listing; declared HTML":        answer(200, "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>", "Content-Type", "text/html; charset=utf-8"),
-			"larger than 8388608 bytes":        {Do: testenv.Swell, After: 1 << 30},
+			"larger than 8388608 bytes":        {Do: testenv.OversizedBody, After: 1 << 30},
 		},
 		google: {
 			"no listing":                    json(`{}`),
@@ -119,7 +119,7 @@ func hostileListings() map[*storeMaker]map[string]*testenv.Defect {
 			"no listing; token":             json(`{"kind":"storage#objects","nextPageToken":["canary"]}`),
 			"no listing; deep":              json(`{"odd":` + strings.Repeat(`[`, 1<<20)),
 			"larger than 8388608 bytes":     json(strings.Repeat(" ", 9<<20)),
-			"larger than 8388608 bytes; 1":  {Do: testenv.Swell, After: 64 << 20},
+			"larger than 8388608 bytes; 1":  {Do: testenv.OversizedBody, After: 64 << 20},
 			"400 Bad Request: listed":       answer(400, `[{"error":{"code":400,"message":"listed","errors":[{"reason":"a reason"}]}}]`),
 			"403 Forbidden: grant":          answer(403, `{"error":7}`),
 		},
@@ -150,7 +150,7 @@ func hostileListings() map[*storeMaker]map[string]*testenv.Defect {
 			"larger than 16777216 bytes":    answer(200, "<EnumerationResults><Blobs>"+strings.Repeat(" ", 17<<20)),
 			"400 Bad Request":               answer(400, "<Error><Code>a b</Code><Message>\x1b[31m\u202e"+strings.Repeat("no ", 4000), "X-Ms-Error-Code", "<b> \x80"),
 			"304":                           answer(304, ""),
-			"list objects: ; bad header":    testenv.With("Date", "sig="+accountKey),
+			"list objects: ; bad header":    testenv.SetHeader("Date", "sig="+accountKey),
 			"; a framing of Azure's":        nil,
 			"404 Not Found; repeats":        {Do: testenv.Leak, Status: 404},
 			"409 Conflict: UnknownError":    {Do: testenv.Leak, Status: 409},
@@ -170,7 +170,7 @@ func hostileAnswers(stranger string) map[string]*testenv.Defect {
 		"204|":                          answer(204, ""),
 		"EOF":                           {Do: testenv.Cut, After: -1},
 		"":                              {Do: testenv.Cut, After: 60},
-		"repeats a page token":          {Do: testenv.Loop},
+		"repeats a page token":          {Do: testenv.PageLoop},
 		"400 Bad Request: UnknownError": {Do: testenv.Leak, Status: 400},
 		"400 Bad Request; HTML":         answer(400, "<html>canary</html>", "Content-Type", "text/html"),
 		"400 Bad Request: sorry":        answer(400, "sorry\r\n\x1b[31m", "Content-Type", "text/plain"),
@@ -204,7 +204,7 @@ func TestHostileListings(t *testing.T) {
 				s.Break(defect)
 				var all []bucket.Object
 				var err error
-				used := measure.Allocated(func() { all, err = list(t.Context(), d, "") })
+				used := measure.AllocatedBytes(func() { all, err = list(t.Context(), d, "") })
 				if say, _, _ := strings.Cut(name, "; "); say != "" || err != nil {
 					if requireError(t, s, err, strings.Replace(say, "204|", "", 1)); t.Failed() {
 						t.Fatalf("%s, %s", m.provider, name)
@@ -225,11 +225,11 @@ func TestHostileObjects(t *testing.T) {
 	t.Parallel()
 	const content = "0123456789"
 	stranger := testenv.StartS3(t, testenv.StoreConfig{})
-	unranged, other := testenv.Without("Range", "X-Ms-Range"), func(m *storeMaker) *testenv.Defect {
+	unranged, other := testenv.IgnoreHeaders("Range", "X-Ms-Range"), func(m *storeMaker) *testenv.Defect {
 		if m == google {
-			return testenv.With("X-Goog-Generation", "7")
+			return testenv.SetHeader("X-Goog-Generation", "7")
 		}
-		return testenv.With("ETag", `"7"`)
+		return testenv.SetHeader("ETag", `"7"`)
 	}
 	for _, m := range makers {
 		s := m.filled(t, m.private, "a", content)
@@ -242,14 +242,14 @@ func TestHostileObjects(t *testing.T) {
 			say    string // "" for a success
 		}
 		rows := map[string]row{
-			"no conditions":     {testenv.Without("If-Match"), 0, nil, ""},
+			"no conditions":     {testenv.IgnoreHeaders("If-Match"), 0, nil, ""},
 			"changed":           {m.failure(412, "Changed", "no"), 0, bucket.ErrChanged, "412 Precondition Failed"},
 			"another":           {other(m), 0, bucket.ErrChanged, `"7"`},
 			"another's part":    {other(m), 5, bucket.ErrChanged, `"7"`},
 			"removed":           {m.failure(404, "Absent", "gone"), 0, fs.ErrNotExist, "404 Not Found"},
 			"refused":           {m.failure(403, "Denied", "no"), 0, fs.ErrPermission, "403 Forbidden"},
-			"another part":      {testenv.With("Content-Range", "bytes 4-9/10"), 5, nil, "another part of it than bytes 5-9/10"},
-			"of a longer one":   {testenv.With("Content-Range", "bytes 5-9/11"), 5, nil, "another part of it than bytes 5-9/10"},
+			"another part":      {testenv.SetHeader("Content-Range", "bytes 4-9/10"), 5, nil, "another part of it than bytes 5-9/10"},
+			"of a longer one":   {testenv.SetHeader("Content-Range", "bytes 5-9/11"), 5, nil, "another part of it than bytes 5-9/10"},
 			"a part, unasked":   {answer(206, content, "ETag", `"`+o.ETag+`"`), 0, nil, "a part of it"},
 			"announced longer":  {answer(200, content+"0", "ETag", `"`+o.ETag+`"`), 0, bucket.ErrChanged, "the answer has 11 bytes, by its listing it should have 10"},
 			"announced shorter": {answer(200, content[1:], "ETag", `"`+o.ETag+`"`), 0, bucket.ErrChanged, "the answer has 9 bytes"},
@@ -259,13 +259,13 @@ func TestHostileObjects(t *testing.T) {
 			"hangs up":          {&testenv.Defect{Do: testenv.Cut, After: -1}, 0, nil, "EOF"},
 			"leaks":             {&testenv.Defect{Do: testenv.Leak, Status: 400}, 0, nil, "400 Bad Request"},
 			"repeats a header":  {raw("HTTP/1.1 200 OK\r\nETag: \"%s\"\r\nContent-Range: %s\r\nX-Goog-Generation: %s\r\nX-Goog-Stored-Content-Encoding: %s\r\n\r\n"), 0, nil, "***"},
-			"no ETag":           {testenv.With("ETag", ""), 0, bucket.ErrChanged, `is ""`},
+			"no ETag":           {testenv.SetHeader("ETag", ""), 0, bucket.ErrChanged, `is ""`},
 			"no ranges":         {unranged, 5, nil, "another part of it"},
 		}
 		switch m {
 		case aws:
 			rows["no ranges"] = row{unranged, 4, nil, ""}
-			rows["weak ETag"] = row{testenv.With("ETag", `W/"`+o.ETag+`"`), 0, nil, ""}
+			rows["weak ETag"] = row{testenv.SetHeader("ETag", `W/"`+o.ETag+`"`), 0, nil, ""}
 			rows["whole, and cut"] = row{handled(func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 				w.Header().Set("ETag", r.Header.Get("If-Match"))
 				w.Header().Set("Content-Length", "10")
@@ -275,19 +275,19 @@ func TestHostileObjects(t *testing.T) {
 			}), 4, nil, "the answer breaks off: unexpected EOF"}
 			rows["archived"] = row{m.failure(403, "InvalidObjectState", "archived"), 0, nil, "it is archived: restore it, or exclude it with spec.ignore"}
 		case google:
-			rows["no ETag"] = row{testenv.With("ETag", ""), 0, nil, ""}
-			rows["no generation"] = row{testenv.With("X-Goog-Generation", ""), 0, nil, ""}
+			rows["no ETag"] = row{testenv.SetHeader("ETag", ""), 0, nil, ""}
+			rows["no generation"] = row{testenv.SetHeader("X-Goog-Generation", ""), 0, nil, ""}
 			rows["no generation, another ETag"] = row{answer(200, content, "ETag", `"other"`), 0, bucket.ErrChanged, `and is "other"`}
 			rows["nothing but the content"] = row{answer(200, content), 0, nil, ""}
 			rows["one byte is another"] = row{&testenv.Defect{Do: testenv.Flip, After: 5}, 0, nil, "bad CRC on read"}
-			rows["a sum that is none"] = row{testenv.With("X-Goog-Hash", "crc32c=canary"), 0, nil, ""}
-			rows["the sum of a part is not that"] = row{testenv.With("X-Goog-Hash", "crc32c=AAAAAA=="), 5, nil, ""}
-			rows["stored compressed"] = row{testenv.With("X-Goog-Stored-Content-Encoding", "gzip"), 0, nil, `stored with the content encoding "gzip"`}
-			rows["compressed on the way"] = row{testenv.With("Content-Encoding", "gzip"), 0, nil, `was sent with "gzip"`}
+			rows["a sum that is none"] = row{testenv.SetHeader("X-Goog-Hash", "crc32c=canary"), 0, nil, ""}
+			rows["the sum of a part is not that"] = row{testenv.SetHeader("X-Goog-Hash", "crc32c=AAAAAA=="), 5, nil, ""}
+			rows["stored compressed"] = row{testenv.SetHeader("X-Goog-Stored-Content-Encoding", "gzip"), 0, nil, `stored with the content encoding "gzip"`}
+			rows["compressed on the way"] = row{testenv.SetHeader("Content-Encoding", "gzip"), 0, nil, `was sent with "gzip"`}
 			rows["trailer"] = row{raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\n0\r\n%s\r\n\r\n"), 0, nil, "get object: "}
 		case microsoft:
-			rows["framing"] = row{testenv.With("X-Ms-Structured-Body", "XSM/1.0; properties=crc64"), 0, nil, ""}
-			rows["bad number"] = row{testenv.With("X-Ms-Blob-Committed-Block-Count", "many"), 0, nil, "get object: "}
+			rows["framing"] = row{testenv.SetHeader("X-Ms-Structured-Body", "XSM/1.0; properties=crc64"), 0, nil, ""}
+			rows["bad number"] = row{testenv.SetHeader("X-Ms-Blob-Committed-Block-Count", "many"), 0, nil, "get object: "}
 		}
 		for name, c := range rows {
 			c.defect.Phase = testenv.GetObject
@@ -313,7 +313,7 @@ func TestEndlessListings(t *testing.T) {
 	t.Parallel()
 	given := errors.New("given up")
 	for _, m := range makers {
-		for name, defect := range map[string]*testenv.Defect{"endless": {Do: testenv.Endless}, "stalls": {Do: testenv.Stall, After: -1}, "stalls in the midst": {Do: testenv.Stall, After: 60}} {
+		for name, defect := range map[string]*testenv.Defect{"endless": {Do: testenv.EndlessList}, "stalls": {Do: testenv.Stall, After: -1}, "stalls in the midst": {Do: testenv.Stall, After: 60}} {
 			s := m.filled(t, testenv.StoreConfig{}, "a", "1")
 			d := m.connected(t, m.access(s))
 			stalled := s.Break(defect)

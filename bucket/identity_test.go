@@ -277,7 +277,7 @@ func TestAuthority(t *testing.T) {
 	if requireError(t, s, err, "get a token: "); heard {
 		t.Errorf("the secret is sent in the clear: %v", err)
 	}
-	s.Break(&testenv.Defect{Phase: testenv.FindAuthority, Do: testenv.Swell, After: 4 << 20})
+	s.Break(&testenv.Defect{Phase: testenv.FindAuthority, Do: testenv.OversizedBody, After: 4 << 20})
 	_, err = microsoft.connect(t.Context(), access(application(s)...))
 	requireError(t, s, err, "get a token: ")
 	a := access(application(s)...)

@@ -215,7 +215,7 @@ func proxyTo(t testing.TB, s *testenv.Store, hosts ...string) (*testenv.ProxySer
 	for _, host := range hosts {
 		to[host+":443"], to[host+":80"], to[host+":10000"], to["app."+host+":443"] = s.Host, s.Host, s.Host, s.Host
 	}
-	p := testenv.ServeProxy(t, testenv.Proxy{Hosts: to})
+	p := testenv.ServeProxy(t, testenv.ProxyConfig{Hosts: to})
 	u, err := url.Parse(p.URL)
 	must(t, err)
 	return p, http.ProxyURL(u)
@@ -351,10 +351,10 @@ func (m *storeMaker) defect(d sourcetest.Defect) *testenv.Defect {
 		sourcetest.StallResolve: {Phase: testenv.ListObjects, Do: testenv.Stall, After: -1},
 		sourcetest.StallFetch:   {Phase: testenv.GetObject, Do: testenv.Stall, After: 1},
 		cut:                     {Phase: testenv.GetObject, Do: testenv.Cut},
-		longer:                  {Phase: testenv.GetObject, Do: testenv.Swell, After: 1},
-		otherETag:               inPhase(testenv.GetObject, testenv.With(map[bool]string{true: "X-Goog-Generation"}[m == google]+map[bool]string{false: "ETag"}[m == google], `"other"`)),
+		longer:                  {Phase: testenv.GetObject, Do: testenv.OversizedBody, After: 1},
+		otherETag:               inPhase(testenv.GetObject, testenv.SetHeader(map[bool]string{true: "X-Goog-Generation"}[m == google]+map[bool]string{false: "ETag"}[m == google], `"other"`)),
 		flipped:                 {Phase: testenv.GetObject, Do: testenv.Flip},
-		loop:                    {Phase: testenv.ListObjects, Do: testenv.Loop},
+		loop:                    {Phase: testenv.ListObjects, Do: testenv.PageLoop},
 		refused:                 inPhase(testenv.GetObject, m.failure(403, "AccessDenied", "Access Denied")),
 		vanishes:                inPhase(testenv.GetObject, m.failure(404, "Absent", "It does not exist.")),
 		changes:                 inPhase(testenv.GetObject, m.failure(412, "Changed", "A pre-condition did not hold")),
@@ -393,7 +393,7 @@ func newUpstream(t *testing.T, v variant) *upstream {
 	if v.host != "" {
 		p.secrets["default/tls"] = sourcetest.Secret("ca.crt", string(v.config.CA.PEM()))
 		hosts := map[string]string{v.host + ":443": p.s.Host, "app." + v.host + ":443": p.s.Host}
-		proxy := testenv.ServeProxy(t, testenv.Proxy{Username: "proxy", Password: "proxy-" + canary, Hosts: hosts})
+		proxy := testenv.ServeProxy(t, testenv.ProxyConfig{Username: "proxy", Password: "proxy-" + canary, Hosts: hosts})
 		p.secrets["default/proxy"] = sourcetest.Secret("address", proxy.URL, "username", "proxy", "password", "proxy-"+canary)
 	}
 	return p
@@ -470,7 +470,7 @@ func (p *upstream) Secrets() []string { return append(p.s.Issued(), secretForms(
 // variants are the combinations for which the suite runs.
 var variants = map[string]variant{
 	"S3, keys": {storeMaker: aws, config: aws.private, kind: func(k *sourcetest.Kind) {
-		k.Failures = append(k.Failures, sourcetest.Fails(wrongKey, "AuthenticationFailed", "SignatureDoesNotMatch"))
+		k.Failures = append(k.Failures, sourcetest.NewFailure(wrongKey, "AuthenticationFailed", "SignatureDoesNotMatch"))
 	}},
 	"AWS, virtual hosts, below a prefix": {storeMaker: aws, dir: "some/where", host: "s3.eu-west-3.amazonaws.com",
 		config: testenv.StoreConfig{AccessKey: accessKey, SecretKey: canary, SessionToken: "token-" + canary, Region: "eu-west-3"},
@@ -478,17 +478,17 @@ var variants = map[string]variant{
 		spec:   func(s *source.BucketSpec) { s.Provider, s.Region = "aws", "eu-west-3" },
 		kind: func(k *sourcetest.Kind) { // only failures that might differ from those of other variants
 			k.Variant, k.Hostile = true, k.Hostile[:2]
-			k.Only(sourcetest.Gone, sourcetest.Denied, sourcetest.Leaking, vanishes)
-			k.Failures = append(k.Failures, sourcetest.Fails(noLogin, "AuthenticationFailed", "the role is not there"))
+			k.KeepFailures(sourcetest.Gone, sourcetest.Denied, sourcetest.Leaking, vanishes)
+			k.Failures = append(k.Failures, sourcetest.NewFailure(noLogin, "AuthenticationFailed", "the role is not there"))
 		}},
 	"Google, key of a service account": {storeMaker: google, config: google.private, kind: func(k *sourcetest.Kind) {
 		k.Failures = slices.DeleteFunc(k.Failures, func(f sourcetest.Failure) bool { return f.Defect == cut || f.Defect == longer }) // like Truncated, but slow
-		k.Failures = append(k.Failures, sourcetest.Fails(flipped, "BucketOperationFailed", "bad CRC"),
-			sourcetest.Fails(wrongKey, "AuthenticationFailed", "invalid_grant: Invalid grant: account not found"))
+		k.Failures = append(k.Failures, sourcetest.NewFailure(flipped, "BucketOperationFailed", "bad CRC"),
+			sourcetest.NewFailure(wrongKey, "AuthenticationFailed", "invalid_grant: Invalid grant: account not found"))
 		k.Stalls = append(k.Stalls, stallToken)
 	}},
 	"Azure, account key": {storeMaker: microsoft, config: microsoft.private, kind: func(k *sourcetest.Kind) {
-		k.Failures = append(k.Failures, sourcetest.Fails(wrongKey, "AuthenticationFailed", "check the credentials, and the clock"))
+		k.Failures = append(k.Failures, sourcetest.NewFailure(wrongKey, "AuthenticationFailed", "check the credentials, and the clock"))
 	}},
 }
 
@@ -510,12 +510,12 @@ func TestConformance(t *testing.T) {
 					obj.(*source.Bucket).Spec.Ignore = &ignore
 				},
 				Failures: []sourcetest.Failure{
-					sourcetest.Fails(sourcetest.Gone, failed, "404"), sourcetest.Fails(noBucket, failed, "404"),
-					sourcetest.Fails(sourcetest.Denied, "AuthenticationFailed", "403"), sourcetest.Fails(refused, "AuthenticationFailed", "403"),
-					sourcetest.Fails(sourcetest.NoSecret, "AuthenticationFailed", "default/absent"),
-					sourcetest.Fails(sourcetest.Leaking, failed, "400"), sourcetest.Fails(sourcetest.Truncated, failed, ""), sourcetest.Fails(cut, failed, ""),
-					sourcetest.Fails(vanishes, failed, ""), sourcetest.Fails(changes, failed, ""), sourcetest.Fails(longer, failed, ""),
-					sourcetest.Fails(otherETag, failed, ""), sourcetest.Fails(loop, failed, "repeats a page token"),
+					sourcetest.NewFailure(sourcetest.Gone, failed, "404"), sourcetest.NewFailure(noBucket, failed, "404"),
+					sourcetest.NewFailure(sourcetest.Denied, "AuthenticationFailed", "403"), sourcetest.NewFailure(refused, "AuthenticationFailed", "403"),
+					sourcetest.NewFailure(sourcetest.NoSecret, "AuthenticationFailed", "default/absent"),
+					sourcetest.NewFailure(sourcetest.Leaking, failed, "400"), sourcetest.NewFailure(sourcetest.Truncated, failed, ""), sourcetest.NewFailure(cut, failed, ""),
+					sourcetest.NewFailure(vanishes, failed, ""), sourcetest.NewFailure(changes, failed, ""), sourcetest.NewFailure(longer, failed, ""),
+					sourcetest.NewFailure(otherETag, failed, ""), sourcetest.NewFailure(loop, failed, "repeats a page token"),
 					{Defect: sourcetest.Invalid, Outcome: source.Stalled, Condition: "FetchFailed", Reason: "URLInvalid", Message: "spec.endpoint"},
 				},
 				Stalls:     []sourcetest.Defect{sourcetest.StallResolve, stallObject, sourcetest.StallFetch},

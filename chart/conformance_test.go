@@ -53,7 +53,7 @@ func TestConformanceOfCharts(t *testing.T) {
 				stalledFailure(sourcetest.Invalid, "BuildFailed", "ValuesFilesError", "must not lead out"),
 				stalledFailure(noValues, "BuildFailed", "ValuesFilesError", "absent.yaml"),
 				{Defect: sourcetest.Waits, Outcome: source.Waiting, Condition: "FetchFailed", Reason: "SourceUnavailable", Message: "GitRepository/apps/absent"},
-				sourcetest.Fails(sourcetest.Truncated, "ChartPullError", "GitRepository/apps/src"),
+				sourcetest.NewFailure(sourcetest.Truncated, "ChartPullError", "GitRepository/apps/src"),
 			}
 		})
 	})
@@ -69,7 +69,7 @@ func TestConformanceOfCharts(t *testing.T) {
 			k.Hostile = []string{"../../up", "a/../../../up", "/absolute", `a\b`, ".."}
 			k.Failures = []sourcetest.Failure{
 				stalledFailure(sourcetest.Gone, "FetchFailed", "InvalidChartReference", "elsewhere"),
-				sourcetest.Fails(sourcetest.Truncated, "ChartPullError", "OCIRepository/apps/src"),
+				sourcetest.NewFailure(sourcetest.Truncated, "ChartPullError", "OCIRepository/apps/src"),
 			}
 		})
 	})
@@ -84,14 +84,14 @@ func TestConformanceOfCharts(t *testing.T) {
 				stalledFailure(badName, "FetchFailed", "InvalidChartReference", "../app"),
 				stalledFailure(noValues, "BuildFailed", "ValuesFilesError", "absent.yaml"),
 				stalledFailure(sourcetest.Invalid, "FetchFailed", "UnsupportedSourceKind", "Secret"),
-				sourcetest.Fails(sourcetest.NoSecret, "AuthenticationFailed", "apps/login"),
-				sourcetest.Fails(wrongLogin, "AuthenticationFailed", "401"),
-				sourcetest.Fails(sourcetest.Denied, "AuthenticationFailed", "403"),
-				sourcetest.Fails(sourcetest.Leaking, "ChartPullError", "400"),
-				sourcetest.Fails(sourcetest.Truncated, "ChartPullError", ""),
-				sourcetest.Fails(cut, "ChartPullError", ""),
-				sourcetest.Fails(flipped, "ChartPullError", ""),
-				sourcetest.Fails("no file", "ChartPullError", "404"),
+				sourcetest.NewFailure(sourcetest.NoSecret, "AuthenticationFailed", "apps/login"),
+				sourcetest.NewFailure(wrongLogin, "AuthenticationFailed", "401"),
+				sourcetest.NewFailure(sourcetest.Denied, "AuthenticationFailed", "403"),
+				sourcetest.NewFailure(sourcetest.Leaking, "ChartPullError", "400"),
+				sourcetest.NewFailure(sourcetest.Truncated, "ChartPullError", ""),
+				sourcetest.NewFailure(cut, "ChartPullError", ""),
+				sourcetest.NewFailure(flipped, "ChartPullError", ""),
+				sourcetest.NewFailure("no file", "ChartPullError", "404"),
 			}
 		})
 	})
@@ -101,16 +101,16 @@ func TestConformanceOfCharts(t *testing.T) {
 		runConformance(t, "ChartPullSucceeded", open, func(k *sourcetest.Kind) {
 			k.Stalls = []sourcetest.Defect{sourcetest.StallResolve, sourcetest.StallFetch, "stall manifest"}
 			k.Failures = []sourcetest.Failure{
-				sourcetest.Fails(sourcetest.Gone, "ChartPullError", "elsewhere"),
-				sourcetest.Fails(noVersion, "ChartPullError", "^7"),
+				sourcetest.NewFailure(sourcetest.Gone, "ChartPullError", "elsewhere"),
+				sourcetest.NewFailure(noVersion, "ChartPullError", "^7"),
 				stalledFailure(badName, "FetchFailed", "InvalidChartReference", "../app"),
 				stalledFailure(noValues, "BuildFailed", "ValuesFilesError", "absent.yaml"),
-				sourcetest.Fails(sourcetest.NoSecret, "AuthenticationFailed", "apps/login"),
-				sourcetest.Fails(sourcetest.Denied, "AuthenticationFailed", "403"),
-				sourcetest.Fails(sourcetest.Leaking, "ChartPullError", "400"),
-				sourcetest.Fails(sourcetest.Truncated, "ChartPullError", ""),
-				sourcetest.Fails(flipped, "ChartPullError", ""),
-				sourcetest.Fails(misnamed, "ChartPullError", "7.7.7"),
+				sourcetest.NewFailure(sourcetest.NoSecret, "AuthenticationFailed", "apps/login"),
+				sourcetest.NewFailure(sourcetest.Denied, "AuthenticationFailed", "403"),
+				sourcetest.NewFailure(sourcetest.Leaking, "ChartPullError", "400"),
+				sourcetest.NewFailure(sourcetest.Truncated, "ChartPullError", ""),
+				sourcetest.NewFailure(flipped, "ChartPullError", ""),
+				sourcetest.NewFailure(misnamed, "ChartPullError", "7.7.7"),
 			}
 		})
 	})

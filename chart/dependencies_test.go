@@ -482,7 +482,7 @@ func TestArchivesThatAreTooMuchTogether(t *testing.T) {
 		site.Put(testenv.ChartVersion{Name: name, Version: "1.0.0", Files: map[string]string{"noise.txt": string(noise)}})
 		list = append(list, name+" * "+site.URL())
 	}
-	s, files := newOpener(t, ""), testenv.NewSpools(t)
+	s, files := newOpener(t, ""), testenv.NewTempFiles(t)
 	s.env.Limits.Bytes, s.env.Limits.Temp = 64<<10, files.Create
 	_, err := completeAndList(t, s, umbrella(list[:2]...), ".")
 	must(t, err)
@@ -492,7 +492,7 @@ func TestArchivesThatAreTooMuchTogether(t *testing.T) {
 	if n := site.Count(testenv.GetChart); n > 4+parallelFetches || site.Count(testenv.GetIndex) != 1 {
 		t.Errorf("%d charts were asked for, and the index %d times", n, site.Count(testenv.GetIndex))
 	}
-	files.Closed()
+	files.RequireClosed()
 }
 
 // TestArchivesThatUnpackToTooMuchTogether uses small archives in the source that are within
@@ -512,7 +512,7 @@ func TestArchivesThatUnpackToTooMuchTogether(t *testing.T) {
 		limit int64
 		says  string
 	}{{-1, ""}, {1 << 20, ""}, {64 << 10, "more than 65536 bytes in all archives together"}} {
-		s, spools := newOpener(t, ""), testenv.NewSpools(t)
+		s, spools := newOpener(t, ""), testenv.NewTempFiles(t)
 		s.env.Limits.Bytes, s.env.Limits.Temp = c.limit, spools.Create
 		_, err := completeAndList(t, s, tree, ".")
 		if c.says == "" && err != nil {
@@ -521,10 +521,10 @@ func TestArchivesThatUnpackToTooMuchTogether(t *testing.T) {
 		if c.says != "" {
 			demandFailure(t, err, `"c02"`, c.says)
 		}
-		if n := spools.Made(); c.says != "" && n > 10 {
+		if n := spools.Created(); c.says != "" && n > 10 {
 			t.Errorf("%d spools were made", n)
 		}
-		spools.Closed()
+		spools.RequireClosed()
 	}
 }
 

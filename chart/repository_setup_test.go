@@ -37,14 +37,14 @@ type repositorySetup struct {
 	secrets sourcetest.Secrets
 	limits  artifact.Limits
 	local   map[string]string
-	spools  *testenv.Spools
+	spools  *testenv.TempFiles
 }
 
 func newRepositorySetup(t *testing.T, c testenv.ChartsConfig) *repositorySetup {
 	t.Helper()
 	r := &repositorySetup{T: t, server: testenv.StartCharts(t, c), secrets: newRepoSecrets(c.CA)}
 	r.Fixture = sourcetest.NewFixture(t, func() []string { return repoSecretForms })
-	r.spools = testenv.NewSpools(t)
+	r.spools = testenv.NewTempFiles(t)
 	r.limits.Temp = r.spools.Create
 	return r
 }
@@ -69,7 +69,7 @@ func (r *repositorySetup) run(obj *source.PkgRepository, want source.Outcome) so
 	if result.Outcome != want || (err != nil) != (want == source.Failed || want == source.Stalled) {
 		r.Fatalf("outcome %q, error %v; want %q", result.Outcome, err, want)
 	}
-	r.spools.Closed()
+	r.spools.RequireClosed()
 	return result
 }
 
@@ -78,7 +78,7 @@ func (r *repositorySetup) run(obj *source.PkgRepository, want source.Outcome) so
 func (r *repositorySetup) mustRefuse(obj *source.PkgRepository, reason string, says ...string) source.Result {
 	r.Helper()
 	result := r.MustRefuse(obj, r.origin(obj), obj.Artifact(), reason, says...)
-	r.spools.Closed()
+	r.spools.RequireClosed()
 	return result
 }
 
@@ -359,10 +359,10 @@ var repoVariants = map[string]repoVariant{
 	"yaml": {},
 	"json, gzip, weak ETag, basic over mutual TLS": {
 		tls:    true,
-		config: testenv.ChartsConfig{JSON: true, Gzip: true, Weak: true, NoDate: true, Mutual: true, Username: "user", Password: repoCanary},
+		config: testenv.ChartsConfig{JSON: true, Gzip: true, WeakETags: true, NoLastModified: true, Mutual: true, Username: "user", Password: repoCanary},
 		kind: func(k *sourcetest.Kind) {
-			k.Only(sourcetest.Denied, sourcetest.NoSecret, sourcetest.Leaking, repoNoIndex)
-			k.Failures = append(k.Failures, sourcetest.Fails(repoWrongPassword, "AuthenticationFailed", "401"))
+			k.KeepFailures(sourcetest.Denied, sourcetest.NoSecret, sourcetest.Leaking, repoNoIndex)
+			k.Failures = append(k.Failures, sourcetest.NewFailure(repoWrongPassword, "AuthenticationFailed", "401"))
 		},
 	},
 }
@@ -412,16 +412,16 @@ func repoKind(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 		Open: open,
 		Read: repoRead,
 		Failures: []sourcetest.Failure{
-			sourcetest.Fails(sourcetest.Gone, "Failed", "404 Not Found: spec.url must be the URL of the directory that index.yaml is in"),
-			sourcetest.Fails(sourcetest.Denied, "AuthenticationFailed", "403"),
-			sourcetest.Fails(sourcetest.NoSecret, "AuthenticationFailed", "default/absent"),
-			sourcetest.Fails(sourcetest.Leaking, "Failed", "400"),
-			sourcetest.Fails(sourcetest.Truncated, "Failed", "receive index, after 100 bytes"),
-			sourcetest.Fails(repoNoIndex, "IndexationFailed", "index.yaml: "),
-			sourcetest.Fails(repoWebPage, "IndexationFailed", "the answer is a web page"),
-			sourcetest.Fails(repoBusy, "Failed", "try again in 2h0m0s"),
-			sourcetest.Fails(repoHalfSecret, "AuthenticationFailed", "secret default/half: key password is missing"),
-			sourcetest.Fails(repoBadTLS, "AuthenticationFailed", "secret default/broken: key ca.crt is not PEM"),
+			sourcetest.NewFailure(sourcetest.Gone, "Failed", "404 Not Found: spec.url must be the URL of the directory that index.yaml is in"),
+			sourcetest.NewFailure(sourcetest.Denied, "AuthenticationFailed", "403"),
+			sourcetest.NewFailure(sourcetest.NoSecret, "AuthenticationFailed", "default/absent"),
+			sourcetest.NewFailure(sourcetest.Leaking, "Failed", "400"),
+			sourcetest.NewFailure(sourcetest.Truncated, "Failed", "receive index, after 100 bytes"),
+			sourcetest.NewFailure(repoNoIndex, "IndexationFailed", "index.yaml: "),
+			sourcetest.NewFailure(repoWebPage, "IndexationFailed", "the answer is a web page"),
+			sourcetest.NewFailure(repoBusy, "Failed", "try again in 2h0m0s"),
+			sourcetest.NewFailure(repoHalfSecret, "AuthenticationFailed", "secret default/half: key password is missing"),
+			sourcetest.NewFailure(repoBadTLS, "AuthenticationFailed", "secret default/broken: key ca.crt is not PEM"),
 			stalled(sourcetest.Invalid, "spec.url"),
 			stalled(repoRegistry, "set spec.type: oci"),
 		},

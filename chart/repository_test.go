@@ -28,7 +28,7 @@ import (
 // sent. An unchanged index costs one response without content.
 func TestRepositoryUnchangedCostsOne304(t *testing.T) {
 	for name, c := range map[string]testenv.ChartsConfig{
-		"ETag and date": {}, "weak ETag": {Weak: true}, "ETag alone, JSON": {NoDate: true, JSON: true}, "date alone": {NoETag: true}, "gzip": {Gzip: true, Weak: true}, "gzip, JSON": {Gzip: true, JSON: true},
+		"ETag and date": {}, "weak ETag": {WeakETags: true}, "ETag alone, JSON": {NoLastModified: true, JSON: true}, "date alone": {NoETag: true}, "gzip": {Gzip: true, WeakETags: true}, "gzip, JSON": {Gzip: true, JSON: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRepositorySetup(t, c)
@@ -61,7 +61,7 @@ func TestRepositoryUnchangedCostsOne304(t *testing.T) {
 // TestRepositoryWithoutValidators compares the content if there are no validators, and
 // rejects a 304 to an unconditional request.
 func TestRepositoryWithoutValidators(t *testing.T) {
-	r := newRepositorySetup(t, testenv.ChartsConfig{NoETag: true, NoDate: true})
+	r := newRepositorySetup(t, testenv.ChartsConfig{NoETag: true, NoLastModified: true})
 	r.server.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
 	obj := r.object(nil)
 	r.run(obj, source.Stored)
@@ -186,7 +186,7 @@ func TestRepositoryReportsProgress(t *testing.T) {
 // TestRepositoryChangedTwiceInOneSecond: a date has a resolution of a second, in which an
 // index may change twice.
 func TestRepositoryChangedTwiceInOneSecond(t *testing.T) {
-	r := newRepositorySetup(t, testenv.ChartsConfig{NoETag: true, NoDate: true})
+	r := newRepositorySetup(t, testenv.ChartsConfig{NoETag: true, NoLastModified: true})
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	modified := now
 	r.server.Break(serveInstead(func(w http.ResponseWriter, req *http.Request, _ http.Handler) {
@@ -354,9 +354,9 @@ func TestRepositoryLimitHoldsWhileReading(t *testing.T) {
 		writeForever(gzip.NewWriter(w), "apiVersion: v1\nentries: {}\n# ", "x")
 	}
 	for name, d := range map[string]*testenv.Defect{
-		"versions without end": {Do: testenv.Endless},
+		"versions without end": {Do: testenv.EndlessList},
 		"compressed bomb":      serveInstead(squeezed),
-		"one name without end": {Do: testenv.Swell, After: 64 << 20},
+		"one name without end": {Do: testenv.OversizedBody, After: 64 << 20},
 		"blank lines after all": serveInstead(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			writeForever(w, "apiVersion: v1\nentries: {}\n", "\n")
 		}),

@@ -42,7 +42,7 @@ func newChartSetup(t *testing.T, secrets ...string) *chartSetup {
 	t.Helper()
 	w := &chartSetup{T: t, secrets: sourcetest.Secrets{}}
 	w.Fixture = sourcetest.NewFixture(t, func() []string { return secrets })
-	w.limits.Temp = testenv.NewSpools(t).Create
+	w.limits.Temp = testenv.NewTempFiles(t).Create
 	t.Cleanup(func() {
 		testenv.Equal(t, w.unclosed, 0, "artifacts that were not closed")
 	})

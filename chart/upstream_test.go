@@ -398,7 +398,7 @@ func TestLimits(t *testing.T) {
 	}
 	b := newOpenerTest(t, c.URL(), c)
 	b.opener.env.Limits.Bytes = 4096
-	c.Break(&testenv.Defect{Phase: testenv.GetChart, Do: testenv.Swell, After: 64 << 20})
+	c.Break(&testenv.Defect{Phase: testenv.GetChart, Do: testenv.OversizedBody, After: 64 << 20})
 	_, _, err := b.get("app", "1.0.0")
 	b.fails(err, source.StepFetch, "ChartPullError", false)
 }

@@ -45,12 +45,12 @@ func TestAlerts(t *testing.T) {
 	var board dashboard
 	must(t, json.Unmarshal([]byte(read(t, filepath.Join(deploy, "dashboard.json"))), &board))
 
-	repo, _ := sample(t)
-	s := newServedStore(t, "--from", "https://git.example.org/app="+repo.Dir, "--hook-secret", "hook")
-	s.secret("hook", keys{"token": "hook-key"})
-	s.document("app.yaml", hourly("app", "https://git.example.org/app"))
+	repo, _ := newSampleRepo(t)
+	s := newServeProcess(t, "--from", "https://git.example.org/app="+repo.Dir, "--hook-secret", "hook")
+	s.secret("hook", stringMap{"token": "hook-key"})
+	s.document("app.yaml", hourlyRepository("app", "https://git.example.org/app"))
 	s.start()
-	s.until("an artifact", "gitrepository/app", ready)
+	s.waitUntil("an artifact", "gitrepository/app", isReady)
 	for key, want := range map[string]int{"": http.StatusUnauthorized, "hook-key": http.StatusAccepted} {
 		if code := callHook(t, s.url+"/hook/gitrepository/app", key, "push", pushBody); code != want {
 			t.Errorf("a hook with the key %q is answered %d, want %d", key, code, want)
@@ -70,7 +70,7 @@ func TestAlerts(t *testing.T) {
 				continue
 			}
 			asked++
-			until(t, where+": series of "+selector, func() bool { return len(p.query(selector)) > 0 })
+			waitUntil(t, where+": series of "+selector, func() bool { return len(p.query(selector)) > 0 })
 		}
 		p.query(expr)
 	}
@@ -95,7 +95,7 @@ func TestAlerts(t *testing.T) {
 				if strings.Contains(expr, "leader_election_") {
 					continue
 				}
-				until(t, panel.Title+": a value with the label "+label[1], func() bool {
+				waitUntil(t, panel.Title+": a value with the label "+label[1], func() bool {
 					return slices.ContainsFunc(p.query(expr), func(series map[string]string) bool { return series[label[1]] != "" })
 				})
 			}
@@ -127,7 +127,7 @@ scrape_configs:
 	log := start(t, exec.Command(tool(t, "prometheus"), "--config.file="+config, "--web.listen-address=127.0.0.1:0", "--storage.tsdb.path="+filepath.Join(dir, "data")))
 	listens := regexp.MustCompile(`msg="Listening on".* address=(127\.0\.0\.1:\d+)`)
 	var found []string
-	until(t, "Prometheus listens", func() bool {
+	waitUntil(t, "Prometheus listens", func() bool {
 		found = listens.FindStringSubmatch(log.String())
 		return found != nil
 	})

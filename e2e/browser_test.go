@@ -58,8 +58,8 @@ type tab struct {
 	t   *testing.T
 	ctx context.Context
 
-	mu   sync.Mutex
-	said []string
+	mu       sync.Mutex
+	problems []string
 }
 
 // newTab opens a tab, which is closed when the test ends.
@@ -71,7 +71,7 @@ func newTab(t *testing.T) *tab {
 		t.Fatalf("start chromium: %v", chromium.err)
 	}
 	p := &tab{t: t}
-	p.ctx, _ = chromedp.NewContext(chromium.ctx, chromedp.WithNewBrowserContext(), chromedp.WithListener(p.listen))
+	p.ctx, _ = chromedp.NewContext(chromium.ctx, chromedp.WithNewBrowserContext(), chromedp.WithListener(p.recordProblems))
 	t.Cleanup(func() {
 		if t.Failed() {
 			p.shows()
@@ -79,7 +79,7 @@ func newTab(t *testing.T) *tab {
 		chromedp.Cancel(p.ctx)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		for _, line := range p.said {
+		for _, line := range p.problems {
 			t.Errorf("the page: %s", line)
 		}
 	})
@@ -93,15 +93,15 @@ func newTab(t *testing.T) *tab {
 	return p
 }
 
-// listen records the errors of the page. It ignores console messages about failed
+// recordProblems records the errors of the page. It ignores console messages about failed
 // requests, which some tests cause on purpose.
-func (p *tab) listen(event any) {
+func (p *tab) recordProblems(event any) {
 	line := ""
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:
-		line = "exception " + encoded(e.ExceptionDetails)
+		line = "exception " + toJSON(e.ExceptionDetails)
 	case *runtime.EventConsoleAPICalled:
-		line = "console " + encoded(e.Args)
+		line = "console " + toJSON(e.Args)
 	case *page.EventJavascriptDialogOpening:
 		line = "dialog " + e.Message
 		go chromedp.Call(p.ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{})
@@ -112,12 +112,12 @@ func (p *tab) listen(event any) {
 	}
 	if line != "" {
 		p.mu.Lock()
-		p.said = append(p.said, line)
+		p.problems = append(p.problems, line)
 		p.mu.Unlock()
 	}
 }
 
-func encoded(v any) string {
+func toJSON(v any) string {
 	b, _ := json.Marshal(v)
 	return string(b)
 }
@@ -159,9 +159,9 @@ func (p *tab) press(keys ...string) {
 	}
 }
 
-// strike presses one key as a keyboard does: if a listener prevents the default,
+// pressKey presses one key as a keyboard does: if a listener prevents the default,
 // no character is inserted. press would insert it anyway.
-func (p *tab) strike(key string) {
+func (p *tab) pressKey(key string) {
 	p.t.Helper()
 	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
 		_, err := chromedp.Call(p.ctx, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: kind, Key: key, Text: key})
@@ -181,16 +181,16 @@ func eval[T any](p *tab, expression string) T {
 	return value
 }
 
-// until waits until an expression is true.
-func (p *tab) until(expression string) {
+// waitUntil waits until an expression is true.
+func (p *tab) waitUntil(expression string) {
 	p.t.Helper()
-	until(p.t, expression, func() bool { return eval[bool](p, "Boolean("+expression+")") })
+	waitUntil(p.t, expression, func() bool { return eval[bool](p, "Boolean("+expression+")") })
 }
 
-// sees waits until text is on the page.
-func (p *tab) sees(text string) {
+// waitText waits until text is on the page.
+func (p *tab) waitText(text string) {
 	p.t.Helper()
-	p.until("document.body.innerText.includes(" + encoded(text) + ")")
+	p.waitUntil("document.body.innerText.includes(" + toJSON(text) + ")")
 }
 
 // shows logs the text of the page.
@@ -201,8 +201,8 @@ func (p *tab) shows() {
 	}
 }
 
-// look sets the size of the window and the preferred colour scheme.
-func (p *tab) look(width, height int64, scheme string) {
+// setViewport sets the size of the window and the preferred colour scheme.
+func (p *tab) setViewport(width, height int64, scheme string) {
 	p.t.Helper()
 	p.do(chromedp.EmulateViewport(width, height))
 	_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -214,14 +214,14 @@ func (p *tab) look(width, height int64, scheme string) {
 	must(p.t, err)
 }
 
-// harmless opens views of a page and checks that hostile text is shown, but did
+// checkHostileText opens views of a page and checks that hostile text is shown, but did
 // not become markup, external links or control characters.
-func (p *tab) harmless(base string, views []struct{ path, shows string }) {
+func (p *tab) checkHostileText(base string, views []struct{ path, shows string }) {
 	p.t.Helper()
 	for _, view := range views {
 		p.open("about:blank")
 		p.open(base + view.path)
-		p.sees(view.shows)
+		p.waitText(view.shows)
 		if n := eval[int](p, `document.querySelectorAll("main script, main img, main svg, main style, main iframe").length`); n != 0 {
 			p.t.Errorf("%s: %d elements were made of text", view.path, n)
 		}
@@ -234,16 +234,16 @@ func (p *tab) harmless(base string, views []struct{ path, shows string }) {
 	}
 }
 
-// examineAll examines views of a page in two sizes and two colour schemes.
-func (p *tab) examineAll(views map[string]string, open func(path string)) {
+// checkViews examines views of a page in two sizes and two colour schemes.
+func (p *tab) checkViews(views map[string]string, open func(path string)) {
 	p.t.Helper()
 	for name, path := range views {
 		for _, scheme := range []string{"light", "dark"} {
-			p.look(1100, 800, scheme)
+			p.setViewport(1100, 800, scheme)
 			open(path)
-			p.examine(name + ", " + scheme)
-			p.look(320, 640, scheme)
-			p.examine(name + ", small, " + scheme)
+			p.checkView(name + ", " + scheme)
+			p.setViewport(320, 640, scheme)
+			p.checkView(name + ", small, " + scheme)
 		}
 	}
 }
@@ -254,31 +254,31 @@ func (p *tab) examineAll(views map[string]string, open func(path string)) {
 //go:embed testdata/contrast.js
 var contrast string
 
-// staged starts a test runner that has at least one item of every kind.
-func staged(t *testing.T) (r *testRunner, running, failed string) {
+// startSampleTester starts a test runner that has at least one item of every kind.
+func startSampleTester(t *testing.T) (r *testRunner, running, failed string) {
 	t.Helper()
 	r = startTester(t)
-	checkout := asks("payments", "checkout", "WaitingPromotion", "5594979469", nil)
-	r.checks("/gate/promotion/check", checkout, 403)
-	r.checks("/api/v1/gates/gate/catalog/search/default/close", map[string]any{"actor": "Grace", "reason": "not before the sale ends"}, 200)
-	r.checks("/gate/check", asks("catalog", "search", "Waiting", "6f8f9c6b58", nil), 403)
-	r.checks("/api/v1/gates/gate/payments/ledger/default/open", map[string]any{"actor": "Ada", "reason": "looks good", "mode": "one-shot", "ttl": "8h"}, 200)
-	r.checks("/api/v1/gates/rollback/shop/frontend/default/open", map[string]any{"actor": "Ada", "reason": "errors after the release"}, 200)
-	r.checks("/", asks("payments", "checkout", "Progressing", "5594979469", keys{"type": "bash",
+	checkout := canaryPayload("payments", "checkout", "WaitingPromotion", "5594979469", nil)
+	r.wantStatus("/gate/promotion/check", checkout, 403)
+	r.wantStatus("/api/v1/gates/gate/catalog/search/default/close", map[string]any{"actor": "Grace", "reason": "not before the sale ends"}, 200)
+	r.wantStatus("/gate/check", canaryPayload("catalog", "search", "Waiting", "6f8f9c6b58", nil), 403)
+	r.wantStatus("/api/v1/gates/gate/payments/ledger/default/open", map[string]any{"actor": "Ada", "reason": "looks good", "mode": "one-shot", "ttl": "8h"}, 200)
+	r.wantStatus("/api/v1/gates/rollback/shop/frontend/default/open", map[string]any{"actor": "Ada", "reason": "errors after the release"}, 200)
+	r.wantStatus("/", canaryPayload("payments", "checkout", "Progressing", "5594979469", stringMap{"type": "bash",
 		"cmd": "printf 'TAP version 13\n1..3\nok 1 adds to the cart\nnot ok 2 pays by card\n# expected 200, got 502\nok 3 refunds\n'; exit 1"}), 422)
 	failed = r.runs()[0].ID
-	r.checks("/", asks("catalog", "search", "Progressing", "6f8f9c6b58", keys{"type": "bash", "cmd": "echo all is well"}), 200)
-	r.load("frontend", "for i in $(seq 40); do echo \"request $i: 200 in $((i * 7 % 23 + 4)) ms\"; done; sleep 3600")
+	r.wantStatus("/", canaryPayload("catalog", "search", "Progressing", "6f8f9c6b58", stringMap{"type": "bash", "cmd": "echo all is well"}), 200)
+	r.startCommand("frontend", "for i in $(seq 40); do echo \"request $i: 200 in $((i * 7 % 23 + 4)) ms\"; done; sleep 3600")
 	return r, r.runs()[0].ID, failed
 }
 
-// loaded opens a view and waits until it shows the data of the server.
-func (p *tab) loaded(url string) {
+// openLoaded opens a view and waits until it shows the data of the server.
+func (p *tab) openLoaded(url string) {
 	p.t.Helper()
 	p.open("about:blank")
 	p.open(url)
-	p.until(`document.querySelector("#live").textContent == "live" && !document.querySelector("main").innerText.includes("Loading")`)
-	p.until(`!location.hash.includes("runs/") || document.querySelector(".output").textContent`)
+	p.waitUntil(`document.querySelector("#live").textContent == "live" && !document.querySelector("main").innerText.includes("Loading")`)
+	p.waitUntil(`!location.hash.includes("runs/") || document.querySelector(".output").textContent`)
 }
 
 // TestTesterWebLook checks that every view has enough contrast in both colour
@@ -286,28 +286,28 @@ func (p *tab) loaded(url string) {
 // assistive technology.
 func TestTesterWebLook(t *testing.T) {
 	t.Parallel()
-	r, running, failed := staged(t)
+	r, running, failed := startSampleTester(t)
 	p := newTab(t)
-	p.examineAll(map[string]string{
+	p.checkViews(map[string]string{
 		"approvals": "", "gates": "#/gates", "gate": "#/gates/gate/catalog/search/default", "audit": "#/audit",
 		"runs": "#/runs", "running": "#/runs/" + running, "failed": "#/runs/" + failed, "none": "#/nothing",
-	}, func(path string) { p.loaded(r.url + "/ui/" + path) })
-	p.look(640, 400, "dark") // 1280 × 800 at 200 %
-	p.loaded(r.url + "/ui/")
+	}, func(path string) { p.openLoaded(r.url + "/ui/" + path) })
+	p.setViewport(640, 400, "dark") // 1280 × 800 at 200 %
+	p.openLoaded(r.url + "/ui/")
 	p.click(approve)
-	p.until(`document.querySelector("dialog[open]")`)
-	p.examine("dialog")
-	p.look(320, 640, "light")
-	p.examine("dialog, small")
+	p.waitUntil(`document.querySelector("dialog[open]")`)
+	p.checkView("dialog")
+	p.setViewport(320, 640, "light")
+	p.checkView("dialog, small")
 
-	guard, _ := guarded(t)
+	guard, _ := startTesterWithTokens(t)
 	p.open(guard.url + "/ui/")
-	p.until(`document.querySelector("[name=token]")`)
-	p.examine("login")
+	p.waitUntil(`document.querySelector("[name=token]")`)
+	p.checkView("login")
 }
 
-// examine checks the current view.
-func (p *tab) examine(name string) {
+// checkView checks the current view.
+func (p *tab) checkView(name string) {
 	p.t.Helper()
 	for _, line := range eval[[]string](p, contrast) {
 		p.t.Errorf("%s: contrast: %s", name, line)
@@ -324,17 +324,17 @@ func (p *tab) examine(name string) {
 			p.t.Errorf("%s: the order of headings is %v", name, levels)
 		}
 	}
-	p.assisted(name)
+	p.checkAccessibility(name)
 }
 
-// operable are the roles of elements that must have a name.
-var operable = map[string]bool{
+// namedRoles are the roles of elements that must have a name.
+var namedRoles = map[string]bool{
 	"button": true, "link": true, "textbox": true, "searchbox": true, "combobox": true, "listbox": true, "radio": true, "checkbox": true,
 	"radiogroup": true, "group": true, "dialog": true, "table": true, "navigation": true, "search": true, "region": true,
 }
 
-// assisted checks the accessibility tree.
-func (p *tab) assisted(name string) {
+// checkAccessibility checks the accessibility tree.
+func (p *tab) checkAccessibility(name string) {
 	p.t.Helper()
 	tree, err := chromedp.Call(p.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
 	must(p.t, err)
@@ -349,7 +349,7 @@ func (p *tab) assisted(name string) {
 		if node.Name != nil {
 			called = strings.Trim(string(node.Name.Value), `" `)
 		}
-		if operable[role] && called == "" {
+		if namedRoles[role] && called == "" {
 			p.t.Errorf("%s: a %s without a name", name, role)
 		}
 	}

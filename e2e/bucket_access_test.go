@@ -28,8 +28,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// trusting returns a transport that trusts the certificates of ca.
-func trusting(ca *testenv.CA) *http.Transport {
+// newTransport returns a transport that trusts the certificates of ca.
+func newTransport(ca *testenv.CA) *http.Transport {
 	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}}
 }
 
@@ -49,36 +49,36 @@ func TestBucketAccess(t *testing.T) {
 	mutual := serveNginx(t, t.TempDir(), "location / { proxy_pass https://"+secure.addr+"; proxy_set_header Host $http_host; }")
 	mutualAddr := strings.TrimPrefix(mutual.mutual, "https://")
 	gate := serveHTTPProxy(t)
-	trust := keys{"ca.crt": string(ca.PEM())}
+	trust := stringMap{"ca.crt": string(ca.PEM())}
 	cert, key := mutual.ca.Client("alice")
-	identity := keys{"ca.crt": string(mutual.ca.PEM()), "tls.crt": string(cert), "tls.key": string(key)}
-	wrong := keys{"accesskey": root["accesskey"], "secretkey": "canary-wrong-secret"}
-	stranger := keys{"accesskey": "nobody", "secretkey": "canary-wrong-secret"}
-	pat := keys{"address": gate.url, "username": "pat", "password": "pr0xy"}
-	open, closed := bucketAt(plain.addr, "public"), bucketAt(plain.addr, "app").secret("secretRef", root)
+	identity := stringMap{"ca.crt": string(mutual.ca.PEM()), "tls.crt": string(cert), "tls.key": string(key)}
+	wrong := stringMap{"accesskey": rootKeys["accesskey"], "secretkey": "canary-wrong-secret"}
+	stranger := stringMap{"accesskey": "nobody", "secretkey": "canary-wrong-secret"}
+	pat := stringMap{"address": gate.url, "username": "pat", "password": "pr0xy"}
+	open, closed := bucketAt(plain.addr, "public"), bucketAt(plain.addr, "app").secret("secretRef", rootKeys)
 	tlsApp := closed.secure(secure.addr, trust)
 	for _, c := range []attempt{
 		{"keys", closed, ""},
 		{"wrong secret key", closed.secret("secretRef", wrong), "AuthenticationFailed|403"},
 		{"unknown access key", closed.secret("secretRef", stranger), "AuthenticationFailed|403"},
-		{"half a pair of keys", closed.secret("secretRef", keys{"accesskey": "headgate-root"}), "secretkey"},
-		{"no such Secret", bucketAt(plain.addr, "app").with("secretRef", keys{"name": "absent"}), "absent"},
+		{"half a pair of keys", closed.secret("secretRef", stringMap{"accesskey": "headgate-root"}), "secretkey"},
+		{"no such Secret", bucketAt(plain.addr, "app").with("secretRef", stringMap{"name": "absent"}), "absent"},
 		{"anonymous", open, ""},
 		{"anonymous, private bucket", bucketAt(plain.addr, "app"), "403|denied"},
-		{"public bucket with keys", open.secret("secretRef", root), ""},
-		{"no such bucket", bucketAt(plain.addr, "absent").secret("secretRef", root), "404|NoSuchBucket"},
+		{"public bucket with keys", open.secret("secretRef", rootKeys), ""},
+		{"no such bucket", bucketAt(plain.addr, "absent").secret("secretRef", rootKeys), "404|NoSuchBucket"},
 		{"nobody listens", closed.with("endpoint", "127.0.0.1:1"), "refused"},
 		{"plain HTTP unasked", closed.with("insecure", false), "HTTP"},
 		{"TLS", tlsApp, ""},
-		{"TLS of an unknown CA", bucketAt(secure.addr, "app").with("insecure", false).secret("secretRef", root), "certificate"},
-		{"TLS of another CA", tlsApp.secure(secure.addr, keys{"ca.crt": string(unknown.PEM())}), "certificate"},
+		{"TLS of an unknown CA", bucketAt(secure.addr, "app").with("insecure", false).secret("secretRef", rootKeys), "certificate"},
+		{"TLS of another CA", tlsApp.secure(secure.addr, stringMap{"ca.crt": string(unknown.PEM())}), "certificate"},
 		{"mTLS", tlsApp.secure(mutualAddr, identity), ""},
-		{"mTLS without", tlsApp.secure(mutualAddr, keys{"ca.crt": string(mutual.ca.PEM())}), "400|certificate"},
+		{"mTLS without", tlsApp.secure(mutualAddr, stringMap{"ca.crt": string(mutual.ca.PEM())}), "400|certificate"},
 		{"region", closed.with("endpoint", elsewhere.addr).with("region", "eu-central-7"), ""},
 		{"another region, which the store corrects", closed.with("endpoint", elsewhere.addr).with("region", "eu-central-8"), ""},
 		{"proxy", closed.secret("proxySecretRef", pat), ""},
 		{"proxy TLS", tlsApp.secret("proxySecretRef", pat), ""},
-		{"proxy wrong", closed.secret("proxySecretRef", keys{"address": gate.url, "username": "pat", "password": "canary-proxy"}), "401|403|407"},
+		{"proxy wrong", closed.secret("proxySecretRef", stringMap{"address": gate.url, "username": "pat", "password": "canary-proxy"}), "401|403|407"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := gate.log()
@@ -120,7 +120,7 @@ func serveAzurite(t *testing.T, ca *testenv.CA) *azureStore {
 		dir := t.TempDir()
 		cert, key := ca.Server()
 		args = append(args, "--oauth", "basic", "--cert", write(t, filepath.Join(dir, "tls.crt"), string(cert)), "--key", write(t, filepath.Join(dir, "tls.key"), string(key)))
-		scheme, web.Transport = "https", trusting(ca)
+		scheme, web.Transport = "https", newTransport(ca)
 	}
 	cmd := exec.Command(tool(t, "azurite"), args...)
 	cmd.Env = append(cmd.Environ(), "AZURITE_ACCOUNTS="+azureAccount+":"+s.key)
@@ -137,7 +137,7 @@ func serveAzurite(t *testing.T, ca *testenv.CA) *azureStore {
 }
 
 // container creates a container with blobs.
-func (s *azureStore) container(name string, public *container.PublicAccessType, blobs keys) {
+func (s *azureStore) container(name string, public *container.PublicAccessType, blobs stringMap) {
 	s.t.Helper()
 	_, err := s.CreateContainer(s.t.Context(), name, &azblob.CreateContainerOptions{Access: public})
 	must(s.t, err)
@@ -173,31 +173,31 @@ func TestBucketAzure(t *testing.T) {
 	source := bucketAt(plain.url, "app").with("provider", "azure")
 	good, expired := plain.sign("app", time.Now().Add(time.Hour)), plain.sign("app", time.Now().Add(-time.Hour))
 	bearer := func(secret string) bucketSource {
-		return source.secure(secure.url, keys{"ca.crt": string(ca.PEM())}).
-			secret("secretRef", keys{"tenantId": azureTenant, "clientId": "headgate", "clientSecret": secret, "authorityHost": authority})
+		return source.secure(secure.url, stringMap{"ca.crt": string(ca.PEM())}).
+			secret("secretRef", stringMap{"tenantId": azureTenant, "clientId": "headgate", "clientSecret": secret, "authorityHost": authority})
 	}
 	signature := func(query string) string { _, after, _ := strings.Cut(query, "sig="); return after }
 	for _, c := range []attempt{
-		{"account key", source.secret("secretRef", keys{"accountKey": plain.key}), ""},
-		{"wrong account key", source.secret("secretRef", keys{"accountKey": base64.StdEncoding.EncodeToString([]byte("canary-another-key"))}), "403"},
-		{"account key that is none", source.secret("secretRef", keys{"accountKey": "canary !"}), "accountKey"},
-		{"signature in the Secret", source.secret("secretRef", keys{"sasKey": good}), ""},
-		{"signature with its question mark", source.secret("secretRef", keys{"sasKey": "?" + good}), ""},
+		{"account key", source.secret("secretRef", stringMap{"accountKey": plain.key}), ""},
+		{"wrong account key", source.secret("secretRef", stringMap{"accountKey": base64.StdEncoding.EncodeToString([]byte("canary-another-key"))}), "403"},
+		{"account key that is none", source.secret("secretRef", stringMap{"accountKey": "canary !"}), "accountKey"},
+		{"signature in the Secret", source.secret("secretRef", stringMap{"sasKey": good}), ""},
+		{"signature with its question mark", source.secret("secretRef", stringMap{"sasKey": "?" + good}), ""},
 		{"signature in the endpoint", source.with("endpoint", plain.url+"?"+good), ""},
-		{"signature in the Secret wins", source.with("endpoint", plain.url+"?"+expired).secret("secretRef", keys{"sasKey": good}), ""},
-		{"signature that has ended", source.secret("secretRef", keys{"sasKey": expired}), "403"},
+		{"signature in the Secret wins", source.with("endpoint", plain.url+"?"+expired).secret("secretRef", stringMap{"sasKey": good}), ""},
+		{"signature that has ended", source.secret("secretRef", stringMap{"sasKey": expired}), "403"},
 		{"signature in the endpoint that has ended", source.with("endpoint", plain.url+"?"+expired), "403"},
-		{"account key over TLS", source.secure(secure.url, keys{"ca.crt": string(ca.PEM())}).secret("secretRef", keys{"accountKey": plain.key}), ""},
+		{"account key over TLS", source.secure(secure.url, stringMap{"ca.crt": string(ca.PEM())}).secret("secretRef", stringMap{"accountKey": plain.key}), ""},
 		{"application", bearer("canary-application"), ""},
 		{"application, wrong secret", bearer("canary-wrong"), "AuthenticationFailed|401"},
 		{"anonymous", source.with("bucketName", "public"), ""},
 		{"anonymous, private container", source, "403|404"},
-		{"no such container", source.with("bucketName", "absent").secret("secretRef", keys{"accountKey": plain.key}), "404|ContainerNotFound"},
+		{"no such container", source.with("bucketName", "absent").secret("secretRef", stringMap{"accountKey": plain.key}), "404|ContainerNotFound"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := c.run(t)
 			for _, query := range []string{good, expired} {
-				if text := got.said(); strings.Contains(text, signature(query)) {
+				if text := got.output(); strings.Contains(text, signature(query)) {
 					t.Errorf("a signature is shown: %s", text)
 				}
 			}
@@ -215,12 +215,12 @@ func serveEntra(t *testing.T, ca *testenv.CA) (url string) {
 		w.Header().Set("Content-Type", "application/json")
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration"):
-			json.NewEncoder(w).Encode(keys{"issuer": base + "/v2.0", "authorization_endpoint": base + "/authorize", "token_endpoint": base + "/token"})
+			json.NewEncoder(w).Encode(stringMap{"issuer": base + "/v2.0", "authorization_endpoint": base + "/authorize", "token_endpoint": base + "/token"})
 		case r.URL.Path != "/"+azureTenant+"/token":
 			w.WriteHeader(http.StatusNotFound)
 		case r.FormValue("client_id") != "headgate" || r.FormValue("client_secret") != "canary-application" || r.FormValue("scope") == "":
 			w.WriteHeader(http.StatusUnauthorized)
-			json.NewEncoder(w).Encode(keys{"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret " + r.FormValue("client_secret")})
+			json.NewEncoder(w).Encode(stringMap{"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret " + r.FormValue("client_secret")})
 		default:
 			now := time.Now()
 			token, err := signer.sign(map[string]any{"iss": "https://sts.windows.net/" + azureTenant + "/", "aud": "https://storage.azure.com", "sub": "headgate", "jti": rand.Text(),
@@ -253,7 +253,7 @@ func serveGoogle(t *testing.T) *googleStore {
 }
 
 // bucket creates a bucket with objects.
-func (s *googleStore) bucket(name string, objects keys) {
+func (s *googleStore) bucket(name string, objects stringMap) {
 	s.t.Helper()
 	s.post("/storage/v1/b?project=test", "application/json", `{"name":"`+name+`"}`)
 	for key, text := range objects {
@@ -297,35 +297,35 @@ func TestBucketGoogle(t *testing.T) {
 		return who + r.URL.Path
 	})
 	at := func(key string) bucketSource {
-		return bucketAt("http://"+front.addr, "app").with("provider", "gcp").secret("secretRef", keys{"serviceaccount": key})
+		return bucketAt("http://"+front.addr, "app").with("provider", "gcp").secret("secretRef", stringMap{"serviceaccount": key})
 	}
 	key := string(accounts.Key())
-	c := counted{front: front, source: at(key), store: t.TempDir(), files: maps.Clone(files), below: "/storage/v1/b/app/o/"}
+	c := requestCountTest{proxy: front, source: at(key), store: t.TempDir(), files: maps.Clone(files), pathPrefix: "/storage/v1/b/app/o/"}
 	c.run(t, func(key, text string) { s.put("app", key, text) })
 	s.put("app", "README.md", files["README.md"])
 	another, err := rsa.GenerateKey(rand.Reader, 2048)
 	must(t, err)
 	der, err := x509.MarshalPKCS8PrivateKey(another)
 	must(t, err)
-	forged := keys{}
+	forged := stringMap{}
 	must(t, json.Unmarshal([]byte(key), &forged))
 	forged["private_key"] = pemOf("PRIVATE KEY", der)
 	for _, c := range []attempt{
 		{"key", at(key), ""},
-		{"key of another", at(encoded(forged)), "AuthenticationFailed|invalid_grant"},
+		{"key of another", at(toJSON(forged)), "AuthenticationFailed|invalid_grant"},
 		{"authorized user", at(`{"type":"authorized_user","client_id":"c","client_secret":"canary","refresh_token":"canary"}`), "service_account"},
 		{"external account", at(`{"type":"external_account","token_url":"http://` + s.addr + `/canary"}`), "service_account"},
-		{"no key", at("").secret("secretRef", keys{"other": "canary"}), "serviceaccount"},
+		{"no key", at("").secret("secretRef", stringMap{"other": "canary"}), "serviceaccount"},
 		{"anonymous", bucketAt("http://"+front.addr, "app").with("provider", "gcp"), ""},
 		{"no such bucket", at(key).with("bucketName", "absent"), "404"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			front.took()
-			said := c.run(t).said()
+			front.takeRequests()
+			said := c.run(t).output()
 			if slices.ContainsFunc(accounts.Issued(), func(token string) bool { return strings.Contains(said, token) }) {
 				t.Errorf("a token is shown: %s", said)
 			}
-			for _, asked := range front.took() {
+			for _, asked := range front.takeRequests() {
 				if anonymous := strings.Contains(asked, " anonymous "); anonymous != (c.name == "anonymous") {
 					t.Errorf("the store was asked %q", asked)
 				}
@@ -346,39 +346,39 @@ func TestBucketSTS(t *testing.T) {
 	store.bucket("app", files)
 	store.admin("idp", "ldap", "policy", "attach", "store", "readwrite", "--user", ldapUser)
 	gate := serveHTTPProxy(t)
-	trust := keys{"ca.crt": string(ca.PEM())}
+	trust := stringMap{"ca.crt": string(ca.PEM())}
 	at := "https://" + store.addr
 	source := bucketSource{spec: map[string]any{"bucketName": "app"}}.secure(store.addr, trust)
-	sts := func(provider, endpoint string, secret, trust keys) bucketSource {
+	sts := func(provider, endpoint string, secret, trust stringMap) bucketSource {
 		s := source.with("sts", map[string]any{"provider": provider, "endpoint": endpoint}).secret("sts.secretRef", secret)
 		if trust != nil {
 			s = s.secret("sts.certSecretRef", trust)
 		}
 		return s
 	}
-	alice, mallory := keys{"username": "alice", "password": "canary-alice"}, keys{"username": "alice", "password": "canary-mallory"}
+	alice, mallory := stringMap{"username": "alice", "password": "canary-alice"}, stringMap{"username": "alice", "password": "canary-mallory"}
 	claims := map[string]any{"iss": provider, "aud": "headgate", "sub": "alice", "policy": "readwrite", "exp": time.Now().Add(time.Hour).Unix()}
-	token := func(field string, value any) keys {
+	token := func(field string, value any) stringMap {
 		changed := maps.Clone(claims)
 		changed[field] = value
 		text, err := clerk.sign(changed)
 		must(t, err)
-		return keys{"token": text}
+		return stringMap{"token": text}
 	}
 	const web = "webidentity"
 	for _, c := range []attempt{
 		{"LDAP", sts("ldap", at, alice, trust), ""},
-		{"LDAP by a proxy", sts("ldap", at, alice, trust).secret("proxySecretRef", keys{"address": gate.url, "username": "pat", "password": "pr0xy"}), ""},
+		{"LDAP by a proxy", sts("ldap", at, alice, trust).secret("proxySecretRef", stringMap{"address": gate.url, "username": "pat", "password": "pr0xy"}), ""},
 		{"LDAP wrong password", sts("ldap", at, mallory, trust), "AuthenticationFailed"},
-		{"LDAP without password", sts("ldap", at, keys{"username": "alice"}, trust), "password"},
-		{"LDAP, a user with no policy", sts("ldap", at, keys{"username": "bob", "password": "canary-bob"}, trust), "AuthenticationFailed|403|denied"},
-		{"LDAP, service of another CA", sts("ldap", at, alice, keys{"ca.crt": string(unknown.PEM())}), "certificate"},
+		{"LDAP without password", sts("ldap", at, stringMap{"username": "alice"}, trust), "password"},
+		{"LDAP, a user with no policy", sts("ldap", at, stringMap{"username": "bob", "password": "canary-bob"}, trust), "AuthenticationFailed|403|denied"},
+		{"LDAP, service of another CA", sts("ldap", at, alice, stringMap{"ca.crt": string(unknown.PEM())}), "certificate"},
 		{"LDAP, service of an unknown CA", sts("ldap", at, alice, nil), "certificate"},
 		{"web identity", sts(web, at, token("sub", "alice"), trust), ""},
 		{"web identity, expired", sts(web, at, token("exp", time.Now().Add(-time.Hour).Unix()), trust), "AuthenticationFailed"},
 		{"web identity, for another audience", sts(web, at, token("aud", "another"), trust), "AuthenticationFailed"},
 		{"web identity, a policy that is not there", sts(web, at, token("policy", "none"), trust), "AuthenticationFailed|403|denied"},
-		{"web identity, forged", sts(web, at, keys{"token": token("sub", "alice")["token"] + "x"}, trust), "AuthenticationFailed"},
+		{"web identity, forged", sts(web, at, stringMap{"token": token("sub", "alice")["token"] + "x"}, trust), "AuthenticationFailed"},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t) })
 	}
@@ -469,7 +469,7 @@ func (s *objectStore) admin(args ...string) {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), tool(s.t, "mc"), append([]string{"--insecure"}, args...)...)
 	cmd.Env = []string{"MC_CONFIG_DIR=" + s.t.TempDir(), "HOME=" + s.t.TempDir(),
-		"MC_HOST_store=" + s.EndpointURL().Scheme + "://" + root["accesskey"] + ":" + root["secretkey"] + "@" + s.addr}
+		"MC_HOST_store=" + s.EndpointURL().Scheme + "://" + rootKeys["accesskey"] + ":" + rootKeys["secretkey"] + "@" + s.addr}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.t.Fatalf("mc %q: %v\n%s", args, err, out)
 	}

@@ -22,8 +22,8 @@ import (
 
 // A bucketSource is a Bucket and the Secrets it names.
 type bucketSource struct {
-	spec    map[string]any  // other than interval and timeout
-	secrets map[string]keys // by referring field, for example sts.secretRef
+	spec    map[string]any       // other than interval and timeout
+	secrets map[string]stringMap // by referring field, for example sts.secretRef
 }
 
 // bucketAt returns a source of the bucket at host, over plain HTTP.
@@ -39,8 +39,8 @@ func (s bucketSource) with(field string, value any) bucketSource {
 }
 
 // secret returns a copy of the source with the Secret of a field set.
-func (s bucketSource) secret(field string, data keys) bucketSource {
-	secrets := map[string]keys{}
+func (s bucketSource) secret(field string, data stringMap) bucketSource {
+	secrets := map[string]stringMap{}
 	maps.Copy(secrets, s.secrets)
 	secrets[field] = data
 	s.secrets = secrets
@@ -48,7 +48,7 @@ func (s bucketSource) secret(field string, data keys) bucketSource {
 }
 
 // secure returns a copy of the source that uses TLS with a private authority.
-func (s bucketSource) secure(host string, trust keys) bucketSource {
+func (s bucketSource) secure(host string, trust stringMap) bucketSource {
 	return s.with("endpoint", host).with("insecure", false).secret("certSecretRef", trust)
 }
 
@@ -57,16 +57,16 @@ func (s bucketSource) manifest(t *testing.T) string {
 	return manifest(t, "Bucket", s.spec, s.secrets)
 }
 
-// fetched runs headgate fetch, which must succeed. It returns the revision and the files of the
+// fetchBucket runs headgate fetch, which must succeed. It returns the revision and the files of the
 // artifact.
-func fetched(t *testing.T, store string, s bucketSource) (revision string, held keys) {
+func fetchBucket(t *testing.T, store string, s bucketSource) (revision string, held stringMap) {
 	t.Helper()
 	got := fetchSource(t, store, s)
 	if got.code != 0 || got.status.Artifact == nil {
 		t.Fatalf("exit code %d, %+v\n%s", got.code, got.status, got.stderr)
 	}
 	a := got.status.Artifact
-	return a.Revision, entries(t, read(t, filepath.Join(store, filepath.FromSlash(a.Path))))
+	return a.Revision, archiveFiles(t, read(t, filepath.Join(store, filepath.FromSlash(a.Path))))
 }
 
 // newStoreProxy returns a recording proxy in front of an object store. It records "list" for a page
@@ -85,17 +85,17 @@ func newStoreProxy(t *testing.T, addr string) *recordingProxy {
 	})
 }
 
-// wantAsked checks the requests to a proxy since the last call, in any order.
-func wantAsked(t *testing.T, f *recordingProxy, want ...string) {
+// wantRequests checks the requests to a proxy since the last call, in any order.
+func wantRequests(t *testing.T, f *recordingProxy, want ...string) {
 	t.Helper()
-	got := f.took()
+	got := f.takeRequests()
 	slices.Sort(got)
 	slices.Sort(want)
 	testenv.Equal(t, got, want, "the store was asked")
 }
 
-// root are the root credentials of the S3 stores.
-var root = keys{"accesskey": "headgate-root", "secretkey": "canary-root-secret"}
+// rootKeys are the root credentials of the S3 stores.
+var rootKeys = stringMap{"accesskey": "headgate-root", "secretkey": "canary-root-secret"}
 
 // A minioServer configures MinIO.
 type minioServer struct {
@@ -123,10 +123,10 @@ func (s minioServer) serve(t *testing.T) *objectStore {
 		cert, key := s.ca.Server()
 		write(t, filepath.Join(dir, "public.crt"), string(cert))
 		write(t, filepath.Join(dir, "private.key"), string(key))
-		web, scheme = trusting(s.ca), "https"
+		web, scheme = newTransport(s.ca), "https"
 	}
 	cmd := exec.Command(tool(t, "minio"), append(args, filepath.Join(dir, "data"))...)
-	cmd.Env = append([]string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "MINIO_ROOT_USER=" + root["accesskey"], "MINIO_ROOT_PASSWORD=" + root["secretkey"],
+	cmd.Env = append([]string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "MINIO_ROOT_USER=" + rootKeys["accesskey"], "MINIO_ROOT_PASSWORD=" + rootKeys["secretkey"],
 		"MINIO_BROWSER=off", "MINIO_UPDATE=off", "MINIO_SITE_REGION=" + s.region}, s.env...)
 	start(t, cmd)
 	awaitOK(t, &http.Client{Transport: web}, scheme+"://"+addr+"/minio/health/ready")
@@ -141,7 +141,7 @@ func serveVersity(t *testing.T) *objectStore {
 	data := filepath.Join(dir, "data")
 	must(t, os.Mkdir(data, 0o755))
 	cmd := exec.Command(tool(t, "versitygw"), "--port", addr, "--iam-dir", dir, "--health", "/health", "posix", data)
-	cmd.Env = []string{"ROOT_ACCESS_KEY=" + root["accesskey"], "ROOT_SECRET_KEY=" + root["secretkey"], "HOME=" + dir}
+	cmd.Env = []string{"ROOT_ACCESS_KEY=" + rootKeys["accesskey"], "ROOT_SECRET_KEY=" + rootKeys["secretkey"], "HOME=" + dir}
 	start(t, cmd)
 	awaitOK(t, http.DefaultClient, "http://"+addr+"/health")
 	return newObjectStore(t, addr, "us-east-1", http.DefaultTransport, false)
@@ -152,7 +152,7 @@ func newObjectStore(t *testing.T, addr, region string, web http.RoundTripper, se
 	if region == "" {
 		region = "us-east-1"
 	}
-	c, err := minio.New(addr, &minio.Options{Region: region, Transport: web, Secure: secure, Creds: credentials.NewStaticV4(root["accesskey"], root["secretkey"], "")})
+	c, err := minio.New(addr, &minio.Options{Region: region, Transport: web, Secure: secure, Creds: credentials.NewStaticV4(rootKeys["accesskey"], rootKeys["secretkey"], "")})
 	must(t, err)
 	return &objectStore{t, addr, c}
 }
@@ -160,7 +160,7 @@ func newObjectStore(t *testing.T, addr, region string, web http.RoundTripper, se
 // awaitOK waits until a server answers 200.
 func awaitOK(t *testing.T, c *http.Client, url string) {
 	t.Helper()
-	until(t, url+" answers", func() bool {
+	waitUntil(t, url+" answers", func() bool {
 		r, err := c.Get(url)
 		if err == nil {
 			r.Body.Close()
@@ -170,7 +170,7 @@ func awaitOK(t *testing.T, c *http.Client, url string) {
 }
 
 // bucket creates a bucket with objects.
-func (s *objectStore) bucket(name string, objects keys) {
+func (s *objectStore) bucket(name string, objects stringMap) {
 	s.t.Helper()
 	must(s.t, s.MakeBucket(s.t.Context(), name, minio.MakeBucketOptions{}))
 	for key, text := range objects {
@@ -204,19 +204,19 @@ func TestBucketRequests(t *testing.T) {
 			s.bucket("app", files)
 			all := maps.Clone(files)
 			all["large.bin"] = s.multipart("app", "large.bin")
-			c := counted{front: newStoreProxy(t, s.addr), store: t.TempDir(), files: all, below: "/app/"}
-			c.source = bucketAt(c.front.addr, "app").secret("secretRef", root)
+			c := requestCountTest{proxy: newStoreProxy(t, s.addr), store: t.TempDir(), files: all, pathPrefix: "/app/"}
+			c.source = bucketAt(c.proxy.addr, "app").secret("secretRef", rootKeys)
 			changed := c.run(t, func(key, text string) { s.put("app", key, text) })
 			s.put("app", "README.md", all["README.md"])
-			if again, _ := fetched(t, c.store, c.source); again != changed {
+			if again, _ := fetchBucket(t, c.store, c.source); again != changed {
 				t.Errorf("what was written again as it was had %s and has %s", changed, again)
 			}
-			wantAsked(t, c.front, "GET list 200")
+			wantRequests(t, c.proxy, "GET list 200")
 			must(t, s.RemoveObject(t.Context(), "app", "docs/naïve name", minio.RemoveObjectOptions{}))
 			delete(all, "docs/naïve name")
-			_, held := fetched(t, c.store, c.source)
+			_, held := fetchBucket(t, c.store, c.source)
 			wantFiles(t, held, all)
-			wantAsked(t, c.front, "GET list 200")
+			wantRequests(t, c.proxy, "GET list 200")
 		})
 	}
 }
@@ -226,43 +226,43 @@ func TestBucketAzureRequests(t *testing.T) {
 	t.Parallel()
 	s := serveAzurite(t, nil)
 	s.container("app", nil, files)
-	c := counted{front: newStoreProxy(t, s.addr), store: t.TempDir(), files: maps.Clone(files), below: "/" + azureAccount + "/app/"}
-	c.source = bucketAt("http://"+c.front.addr+"/"+azureAccount, "app").with("provider", "azure").secret("secretRef", keys{"accountKey": s.key})
+	c := requestCountTest{proxy: newStoreProxy(t, s.addr), store: t.TempDir(), files: maps.Clone(files), pathPrefix: "/" + azureAccount + "/app/"}
+	c.source = bucketAt("http://"+c.proxy.addr+"/"+azureAccount, "app").with("provider", "azure").secret("secretRef", stringMap{"accountKey": s.key})
 	c.run(t, func(key, text string) { s.put("app", key, text) })
 }
 
-// A counted fetches a bucket through a recording proxy.
-type counted struct {
-	front  *recordingProxy
-	source bucketSource
-	store  string
-	files  keys   // including README.md
-	below  string // path prefix of the objects
+// A requestCountTest fetches a bucket through a recording proxy.
+type requestCountTest struct {
+	proxy      *recordingProxy
+	source     bucketSource
+	store      string
+	files      stringMap // including README.md
+	pathPrefix string    // path prefix of the objects
 }
 
 // run fetches three times: everything, then nothing because nothing changed, then one changed
 // object. It returns the last revision.
-func (c *counted) run(t *testing.T, put func(key, text string)) (revision string) {
+func (c *requestCountTest) run(t *testing.T, put func(key, text string)) (revision string) {
 	t.Helper()
-	first, held := fetched(t, c.store, c.source)
+	first, held := fetchBucket(t, c.store, c.source)
 	wantFiles(t, held, c.files)
 	want := []string{"GET list 200"}
 	for key := range c.files {
-		want = append(want, "GET "+c.below+key+" 200")
+		want = append(want, "GET "+c.pathPrefix+key+" 200")
 	}
-	wantAsked(t, c.front, want...)
-	if again, _ := fetched(t, c.store, c.source); again != first {
+	wantRequests(t, c.proxy, want...)
+	if again, _ := fetchBucket(t, c.store, c.source); again != first {
 		t.Errorf("what is unchanged was %s and is %s", first, again)
 	}
-	wantAsked(t, c.front, "GET list 200")
+	wantRequests(t, c.proxy, "GET list 200")
 	c.files["README.md"] = "# sample, changed\n"
 	put("README.md", c.files["README.md"])
-	second, held := fetched(t, c.store, c.source)
+	second, held := fetchBucket(t, c.store, c.source)
 	if second == first {
 		t.Error("a changed object has the same revision")
 	}
 	wantFiles(t, held, c.files)
-	wantAsked(t, c.front, "GET list 200", "GET "+c.below+"README.md 200")
+	wantRequests(t, c.proxy, "GET list 200", "GET "+c.pathPrefix+"README.md 200")
 	return second
 }
 
@@ -285,37 +285,37 @@ func TestBucketKeys(t *testing.T) {
 	t.Parallel()
 	s := minioServer{}.serve(t)
 	const rules = "*.md\n"
-	odd := keys{
+	odd := stringMap{
 		"a b/c  d.txt": "spaces", "plus+and%20percent%.txt": "signs", "ünï/日本語.txt": "unicode", "e\u0301.txt": "combining",
 		"q?x=1&y#z.txt": "query", "quote\"'`<>.txt": "quotes", "~-_.!*(),;:@=$.txt": "punctuation", ".hidden/.file": "dots", "deep/a/b/c/d/e/f/g/h": "deep",
 		strings.Repeat("l", 200) + ".txt": "long", "empty": "",
 	}
 	s.bucket("odd", odd)
 	s.put("odd", "marker/", "") // a directory marker
-	s.bucket("rules", keys{"app/keep.yaml": "1", "app/drop.md": "2", "app/.sourceignore": "keep.yaml", "other/x.yaml": "3", "application.yaml": "4", ".sourceignore": rules})
+	s.bucket("rules", stringMap{"app/keep.yaml": "1", "app/drop.md": "2", "app/.sourceignore": "keep.yaml", "other/x.yaml": "3", "application.yaml": "4", ".sourceignore": rules})
 	front := newStoreProxy(t, s.addr)
-	at := func(bucket string) bucketSource { return bucketAt(front.addr, bucket).secret("secretRef", root) }
+	at := func(bucket string) bucketSource { return bucketAt(front.addr, bucket).secret("secretRef", rootKeys) }
 	for _, c := range []struct {
 		name   string
 		source bucketSource
-		want   keys
+		want   stringMap
 	}{
 		{"odd", at("odd"), odd},
-		{"ignored at the root", at("rules"), keys{"app/keep.yaml": "1", "app/.sourceignore": "keep.yaml", "other/x.yaml": "3", "application.yaml": "4", ".sourceignore": rules}},
-		{"prefix", at("rules").with("prefix", "app/"), keys{"app/keep.yaml": "1", "app/.sourceignore": "keep.yaml", ".sourceignore": rules}},
-		{"prefix that is no directory", at("rules").with("prefix", "app"), keys{"app/keep.yaml": "1", "app/.sourceignore": "keep.yaml", "application.yaml": "4", ".sourceignore": rules}},
-		{"spec.ignore", at("rules").with("ignore", "app/\n!app/*.md\n"), keys{"app/drop.md": "2", "other/x.yaml": "3", "application.yaml": "4", ".sourceignore": rules}},
-		{"all is ignored", at("rules").with("ignore", "*"), keys{".sourceignore": rules}},
+		{"ignored at the root", at("rules"), stringMap{"app/keep.yaml": "1", "app/.sourceignore": "keep.yaml", "other/x.yaml": "3", "application.yaml": "4", ".sourceignore": rules}},
+		{"prefix", at("rules").with("prefix", "app/"), stringMap{"app/keep.yaml": "1", "app/.sourceignore": "keep.yaml", ".sourceignore": rules}},
+		{"prefix that is no directory", at("rules").with("prefix", "app"), stringMap{"app/keep.yaml": "1", "app/.sourceignore": "keep.yaml", "application.yaml": "4", ".sourceignore": rules}},
+		{"spec.ignore", at("rules").with("ignore", "app/\n!app/*.md\n"), stringMap{"app/drop.md": "2", "other/x.yaml": "3", "application.yaml": "4", ".sourceignore": rules}},
+		{"all is ignored", at("rules").with("ignore", "*"), stringMap{".sourceignore": rules}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			store := t.TempDir()
-			first, held := fetched(t, store, c.source)
+			first, held := fetchBucket(t, store, c.source)
 			wantFiles(t, held, c.want)
-			front.took()
-			if again, _ := fetched(t, store, c.source); again != first {
+			front.takeRequests()
+			if again, _ := fetchBucket(t, store, c.source); again != first {
 				t.Errorf("what is unchanged was %s and is %s", first, again)
 			}
-			for _, asked := range front.took() {
+			for _, asked := range front.takeRequests() {
 				if asked != "GET list 200" && asked != "GET /rules/.sourceignore 200" {
 					t.Errorf("for what is unchanged the store was asked %q", asked)
 				}
@@ -335,16 +335,16 @@ func TestBucketVersions(t *testing.T) {
 	}
 	s.put("app", "deleted", "1")
 	must(t, s.RemoveObject(t.Context(), "app", "deleted", minio.RemoveObjectOptions{}))
-	source, store := bucketAt(s.addr, "app").secret("secretRef", root), t.TempDir()
-	first, held := fetched(t, store, source)
-	wantFiles(t, held, keys{"kept": "333"})
+	source, store := bucketAt(s.addr, "app").secret("secretRef", rootKeys), t.TempDir()
+	first, held := fetchBucket(t, store, source)
+	wantFiles(t, held, stringMap{"kept": "333"})
 	s.put("app", "kept", "333")
-	if again, _ := fetched(t, store, source); again != first {
+	if again, _ := fetchBucket(t, store, source); again != first {
 		t.Errorf("a new version of the same content had %s and has %s", first, again)
 	}
 	s.put("app", "kept", "4444")
-	_, held = fetched(t, store, source)
-	wantFiles(t, held, keys{"kept": "4444"})
+	_, held = fetchBucket(t, store, source)
+	wantFiles(t, held, stringMap{"kept": "4444"})
 }
 
 // TestBucketMoves changes or deletes objects after they were listed and before they are read.
@@ -353,28 +353,28 @@ func TestBucketMoves(t *testing.T) {
 	s := minioServer{}.serve(t)
 	for name, c := range map[string]struct {
 		move func(bucket string)
-		want keys
+		want stringMap
 	}{
-		"both-changed": {func(bucket string) { s.put(bucket, "b", "new"); s.put(bucket, "a", "new") }, keys{"a": "new", "b": "new"}},
+		"both-changed": {func(bucket string) { s.put(bucket, "b", "new"); s.put(bucket, "a", "new") }, stringMap{"a": "new", "b": "new"}},
 		"deleted": {func(bucket string) {
 			must(t, s.RemoveObject(t.Context(), bucket, "b", minio.RemoveObjectOptions{}))
-		}, keys{"a": "1"}},
+		}, stringMap{"a": "1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.bucket(name, keys{"a": "1", "b": "2"})
+			s.bucket(name, stringMap{"a": "1", "b": "2"})
 			store := t.TempDir()
-			host := beforeReading(t, s.addr, func() { c.move(name) })
-			_, held := fetched(t, store, bucketAt(host, name).secret("secretRef", root))
+			host := newReadHookProxy(t, s.addr, func() { c.move(name) })
+			_, held := fetchBucket(t, store, bucketAt(host, name).secret("secretRef", rootKeys))
 			wantFiles(t, held, c.want)
 		})
 	}
 }
 
-// beforeReading returns the address of a proxy that calls happen before the first object is read.
-func beforeReading(t *testing.T, addr string, happen func()) string {
+// newReadHookProxy returns the address of a proxy that calls happen before the first object is read.
+func newReadHookProxy(t *testing.T, addr string, happen func()) string {
 	t.Helper()
 	var once sync.Once
-	return fronted(t, "http://"+addr, func(store *httputil.ReverseProxy) http.Handler {
+	return startReverseProxy(t, "http://"+addr, func(store *httputil.ReverseProxy) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !r.URL.Query().Has("list-type") {
 				once.Do(happen)

@@ -13,7 +13,7 @@ import (
 func TestBundle(t *testing.T) {
 	t.Parallel()
 	addr := distribution{root: t.TempDir()}.serve(t)
-	h, at, run := homeOfApp(t)
+	h, at, run := newAppHome(t)
 	run("lock", "-f", at("sources.yaml"), "--store", at("store"))
 	run("bundle", "export", at("bundle.tar"), "-f", at("sources.yaml"), "--store", at("store"))
 	h.run(t, "oras", "copy", "--from-oci-layout", at("bundle.tar")+":GitRepository.default.app", "--to-plain-http", addr+"/team/app:oras")

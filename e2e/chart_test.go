@@ -23,8 +23,8 @@ type helm struct {
 	ca   string // file
 }
 
-// packagers are the helm releases that the tests use.
-var packagers = []string{"helm3", "helm4"}
+// helmReleases are the helm releases that the tests use.
+var helmReleases = []string{"helm3", "helm4"}
 
 func newHelm(t *testing.T, ca *testenv.CA) helm {
 	t.Helper()
@@ -67,21 +67,21 @@ func (h helm) pack(t *testing.T, name, chart string, more ...string) string {
 	return path
 }
 
-// charts writes charts by name into a directory and returns it.
-func charts(t *testing.T, all map[string]keys) string {
+// writeCharts writes charts by name into a directory and returns it.
+func writeCharts(t *testing.T, all map[string]stringMap) string {
 	t.Helper()
-	files := keys{}
+	files := stringMap{}
 	for name, chart := range all {
 		for path, text := range chart {
 			files[name+"/"+path] = text
 		}
 	}
-	return written(t, files)
+	return writeFiles(t, files)
 }
 
-// web is a chart that renders everything that a template can see.
-func web(version string) keys {
-	return keys{
+// webChart is a chart that renders everything that a template can see.
+func webChart(version string) stringMap {
+	return stringMap{
 		"Chart.yaml": "apiVersion: v2\nname: web\nversion: " + version + "\nappVersion: \"1.27\"\ndescription: serves pages # a comment\ntype: application\nkubeVersion: '>=1.20.0-0'\n" +
 			"annotations:\n  example.org/built: \"yes\"\nmaintainers:\n- name: Alice\n  email: alice@example.org\n",
 		"values.yaml":            "# what it needs\nreplicas: 1\nimage: {repository: web, tag: \"1.27\"}\nlabels:\n  tier: front\n  team: none\nhosts: [a.example.org, b.example.org]\nbig: 12345678901\nratio: 1.50\noff: \"no\"\n",
@@ -108,30 +108,30 @@ func web(version string) keys {
 	}
 }
 
-// small is a chart with one template.
-func small(name, version string) keys {
-	return keys{
+// smallChart is a chart with one template.
+func smallChart(name, version string) stringMap {
+	return stringMap{
 		"Chart.yaml":               "apiVersion: v2\nname: " + name + "\nversion: " + version + "\n",
 		"values.yaml":              "enabled: true\nsize: 1\nexports:\n  data: {from: " + name + "}\n",
 		"templates/configmap.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-{{ .Chart.Name }}\ndata:\n  version: {{ .Chart.Version | quote }}\n  values: {{ toJson .Values | quote }}\n",
 	}
 }
 
-// common is a library chart.
-var common = keys{
+// commonChart is a library chart.
+var commonChart = stringMap{
 	"Chart.yaml":             "apiVersion: v2\nname: common\nversion: 0.4.0\ntype: library\n",
 	"templates/_labels.yaml": "{{- define \"common.labels\" -}}\nfrom: {{ .Chart.Name }}\n{{- end }}\n",
 }
 
-// merged returns the files of a chart with files of more added or replaced.
-func merged(chart, more keys) keys {
+// mergeFiles returns the files of a chart with files of more added or replaced.
+func mergeFiles(chart, more stringMap) stringMap {
 	all := maps.Clone(chart)
 	maps.Copy(all, more)
 	return all
 }
 
-// A results is the result of a command on several objects.
-type results struct {
+// A outcomes is the result of a command on several objects.
+type outcomes struct {
 	code   int
 	stderr string
 	status map[string]status // by KIND/NAME
@@ -139,7 +139,7 @@ type results struct {
 
 // artifact returns the path of an object's artifact in the store. The test fails
 // unless all objects are ready.
-func (r results) artifact(t *testing.T, store, object string) string {
+func (r outcomes) artifact(t *testing.T, store, object string) string {
 	t.Helper()
 	a := r.status[object].Artifact
 	if r.code != 0 || a == nil {
@@ -149,9 +149,9 @@ func (r results) artifact(t *testing.T, store, object string) string {
 }
 
 // fetchObjects runs headgate fetch on objects and Secrets.
-func fetchObjects(t *testing.T, store string, docs []any, more ...string) results {
+func fetchObjects(t *testing.T, store string, docs []any, more ...string) outcomes {
 	t.Helper()
-	r := results{status: map[string]status{}}
+	r := outcomes{status: map[string]status{}}
 	var items []item
 	r.code, r.stderr, items = fetchItems(t, store, writeDocuments(t, docs), more...)
 	for _, i := range items {
@@ -161,7 +161,7 @@ func fetchObjects(t *testing.T, store string, docs []any, more ...string) result
 }
 
 // secret returns a Secret.
-func secret(name string, data keys) any {
+func secret(name string, data stringMap) any {
 	d := document("v1", "Secret", name, "stringData", data)
 	if data[".dockerconfigjson"] != "" {
 		d["type"] = "kubernetes.io/dockerconfigjson"
@@ -176,7 +176,7 @@ func object(kind, name string, more map[string]any) any {
 		spec["timeout"] = "20s"
 	}
 	if kind == "GitRepository" {
-		spec["ref"] = keys{"branch": "main"}
+		spec["ref"] = stringMap{"branch": "main"}
 	}
 	maps.Copy(spec, more)
 	return document("source.headgate.dev/v1", kind, name, "spec", spec)
@@ -184,21 +184,21 @@ func object(kind, name string, more map[string]any) any {
 
 // chartOf returns a PkgChart of a source.
 func chartOf(kind, name, chart string, more map[string]any) any {
-	spec := map[string]any{"chart": chart, "sourceRef": keys{"kind": kind, "name": name}}
+	spec := map[string]any{"chart": chart, "sourceRef": stringMap{"kind": kind, "name": name}}
 	maps.Copy(spec, more)
 	return object("PkgChart", "chart", spec)
 }
 
-// fetchedChart runs headgate fetch and returns the path of the archive of
+// fetchChart runs headgate fetch and returns the path of the archive of
 // PkgChart/chart.
-func fetchedChart(t *testing.T, store string, docs []any, more ...string) string {
+func fetchChart(t *testing.T, store string, docs []any, more ...string) string {
 	t.Helper()
 	return fetchObjects(t, store, docs, more...).artifact(t, store, "PkgChart/chart")
 }
 
-// refusedChart runs headgate fetch, which must fail with the exit code, print all
+// wantChartRefused runs headgate fetch, which must fail with the exit code, print all
 // words, and store no chart.
-func refusedChart(t *testing.T, docs []any, code int, words ...string) {
+func wantChartRefused(t *testing.T, docs []any, code int, words ...string) {
 	t.Helper()
 	store := t.TempDir()
 	got := fetchObjects(t, store, docs)
@@ -264,13 +264,13 @@ func (m chartMuseum) put(t *testing.T, archive string) {
 	}
 }
 
-// packaged packages charts with alternating helm releases, generates their index
+// packageCharts packages charts with alternating helm releases, generates their index
 // and returns the directory.
-func packaged(t *testing.T, h helm, all ...keys) string {
+func packageCharts(t *testing.T, h helm, all ...stringMap) string {
 	t.Helper()
 	dir := t.TempDir()
 	for i, chart := range all {
-		archive := h.pack(t, packagers[i%len(packagers)], written(t, chart))
+		archive := h.pack(t, helmReleases[i%len(helmReleases)], writeFiles(t, chart))
 		must(t, os.Rename(archive, filepath.Join(dir, filepath.Base(archive))))
 	}
 	h.run(t, "helm3", "repo", "index", dir)
@@ -286,28 +286,28 @@ func packaged(t *testing.T, h helm, all ...keys) string {
 func TestChartRepository(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, nil)
-	old, latest, next := h.pack(t, "helm3", written(t, web("1.0.0"))), h.pack(t, "helm4", written(t, web("1.1.0+b.1"))), h.pack(t, "helm3", written(t, web("2.0.0-rc.1")))
-	dir := packaged(t, h, web("1.0.0"), web("1.1.0+b.1"), web("2.0.0-rc.1"), small("cache", "0.1.0"))
+	old, latest, next := h.pack(t, "helm3", writeFiles(t, webChart("1.0.0"))), h.pack(t, "helm4", writeFiles(t, webChart("1.1.0+b.1"))), h.pack(t, "helm3", writeFiles(t, webChart("2.0.0-rc.1")))
+	dir := packageCharts(t, h, webChart("1.0.0"), webChart("1.1.0+b.1"), webChart("2.0.0-rc.1"), smallChart("cache", "0.1.0"))
 	nginx := serveFiles(t, dir)
 	clerk := serveChartMuseum(t, "carol", "c4rol", "--storage-timestamp-tolerance", "1s")
 	for _, archive := range []string{old, latest, next} {
 		clerk.put(t, archive)
 	}
-	trust := keys{"ca.crt": string(nginx.ca.PEM())}
+	trust := stringMap{"ca.crt": string(nginx.ca.PEM())}
 	cert, key := nginx.ca.Client("alice")
-	identity := keys{"ca.crt": string(nginx.ca.PEM()), "tls.crt": string(cert), "tls.key": string(key)}
-	alice, carol := keys{"username": "alice", "password": "s3cret"}, keys{"username": "carol", "password": "c4rol"}
-	deprecated := keys{"caFile": identity["ca.crt"], "certFile": identity["tls.crt"], "keyFile": identity["tls.key"]}
+	identity := stringMap{"ca.crt": string(nginx.ca.PEM()), "tls.crt": string(cert), "tls.key": string(key)}
+	alice, carol := stringMap{"username": "alice", "password": "s3cret"}, stringMap{"username": "carol", "password": "c4rol"}
+	deprecated := stringMap{"caFile": identity["ca.crt"], "certFile": identity["tls.crt"], "keyFile": identity["tls.key"]}
 	for _, c := range []struct {
 		name, url   string
-		login, cert keys   // nil: no secretRef, no certSecretRef
-		failed      string // part of FetchFailed; "" if the fetch succeeds
+		login, cert stringMap // nil: no secretRef, no certSecretRef
+		failed      string    // part of FetchFailed; "" if the fetch succeeds
 	}{
 		{"nginx", nginx.plain + "/public", nil, nil, ""},
 		{"nginx basic", nginx.plain + "/basic/", alice, nil, ""},
 		{"nginx basic TLS", nginx.secure + "/basic", alice, trust, ""},
 		{"nginx basic without", nginx.plain + "/basic", nil, nil, "401"},
-		{"nginx basic wrong", nginx.plain + "/basic", keys{"username": "alice", "password": "canary"}, nil, "401"},
+		{"nginx basic wrong", nginx.plain + "/basic", stringMap{"username": "alice", "password": "canary"}, nil, "401"},
 		{"nginx TLS of an unknown CA", nginx.secure + "/public", nil, nil, "certificate"},
 		{"nginx mTLS", nginx.mutual + "/public", nil, identity, ""},
 		{"nginx mTLS of secretRef", nginx.mutual + "/public", deprecated, nil, ""},
@@ -320,9 +320,9 @@ func TestChartRepository(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			spec := map[string]any{"url": c.url}
 			docs := []any{chartOf("PkgRepository", "charts", "web", map[string]any{"version": "^1.0.0"})}
-			for field, data := range map[string]keys{"secretRef": c.login, "certSecretRef": c.cert} {
+			for field, data := range map[string]stringMap{"secretRef": c.login, "certSecretRef": c.cert} {
 				if data != nil {
-					spec[field] = keys{"name": strings.ToLower(field)}
+					spec[field] = stringMap{"name": strings.ToLower(field)}
 					docs = append(docs, secret(strings.ToLower(field), data))
 				}
 			}
@@ -340,7 +340,7 @@ func TestChartRepository(t *testing.T) {
 				return
 			}
 			archive := got.artifact(t, store, "PkgChart/chart")
-			if filepath.Base(archive) != "web-1.1.0+b.1.tgz" || read(t, archive) != read(t, pulled(t, h, c.url, c.login, c.cert)) {
+			if filepath.Base(archive) != "web-1.1.0+b.1.tgz" || read(t, archive) != read(t, pullChart(t, h, c.url, c.login, c.cert)) {
 				t.Errorf("%s is not what helm pulls", archive)
 			}
 			if again := fetchObjects(t, store, docs, "--detailed-exitcode"); again.code != 0 {
@@ -350,8 +350,8 @@ func TestChartRepository(t *testing.T) {
 	}
 }
 
-// pulled pulls the expected version of web with helm and returns the path.
-func pulled(t *testing.T, h helm, from string, login, cert keys) string {
+// pullChart pulls the expected version of web with helm and returns the path.
+func pullChart(t *testing.T, h helm, from string, login, cert stringMap) string {
 	t.Helper()
 	dir := t.TempDir()
 	args := []string{"pull", "web", "--repo", from, "--version", "^1.0.0", "--destination", dir}
@@ -374,18 +374,18 @@ func pulled(t *testing.T, h helm, from string, login, cert keys) string {
 func TestChartIndexRequests(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, nil)
-	dir := packaged(t, h, web("1.0.0"))
+	dir := packageCharts(t, h, webChart("1.0.0"))
 	u, err := url.Parse(serveFiles(t, dir).plain)
 	must(t, err)
 	f := newRecordingProxy(t, u.Host)
 	docs := []any{object("PkgRepository", "charts", map[string]any{"url": "http://" + f.addr + "/public"}), chartOf("PkgRepository", "charts", "web", nil)}
 	store := t.TempDir()
-	first := fetchedChart(t, store, docs)
-	if seen := f.took(); len(seen) != 2 || count(seen, "200") != 2 {
+	first := fetchChart(t, store, docs)
+	if seen := f.takeRequests(); len(seen) != 2 || count(seen, "200") != 2 {
 		t.Errorf("the first run asked %q", seen)
 	}
-	fetchedChart(t, store, docs)
-	if seen := f.took(); len(seen) != 1 || seen[0] != "GET /public/index.yaml 304" {
+	fetchChart(t, store, docs)
+	if seen := f.takeRequests(); len(seen) != 1 || seen[0] != "GET /public/index.yaml 304" {
 		t.Errorf("the second run asked %q", seen)
 	}
 	// Only the timestamp of the index changes: no new artifact.
@@ -396,13 +396,13 @@ func TestChartIndexRequests(t *testing.T) {
 	if got.artifact(t, store, "PkgChart/chart") != first || got.code != 0 {
 		t.Errorf("an index that was stamped again changed something: exit code %d", got.code)
 	}
-	testenv.Equal(t, len(f.took()), 1, "requests of the third run")
+	testenv.Equal(t, len(f.takeRequests()), 1, "requests of the third run")
 	// A new version is stored.
-	more := packaged(t, h, web("1.0.1"))
+	more := packageCharts(t, h, webChart("1.0.1"))
 	write(t, filepath.Join(dir, "web-1.0.1.tgz"), read(t, filepath.Join(more, "web-1.0.1.tgz")))
 	h.run(t, "helm3", "repo", "index", dir)
-	testenv.Equal(t, filepath.Base(fetchedChart(t, store, docs)), "web-1.0.1.tgz", "stored")
-	if seen := f.took(); len(seen) != 2 || !strings.HasSuffix(seen[1], "web-1.0.1.tgz 200") {
+	testenv.Equal(t, filepath.Base(fetchChart(t, store, docs)), "web-1.0.1.tgz", "stored")
+	if seen := f.takeRequests(); len(seen) != 2 || !strings.HasSuffix(seen[1], "web-1.0.1.tgz 200") {
 		t.Errorf("the fourth run asked %q", seen)
 	}
 }
@@ -411,7 +411,7 @@ func TestChartIndexRequests(t *testing.T) {
 func TestIndexSearch(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, nil)
-	dir := packaged(t, h, web("1.0.0"), web("1.10.0"), web("1.2.0"), web("2.0.0-rc.1"), small("cache", "0.1.0"))
+	dir := packageCharts(t, h, webChart("1.0.0"), webChart("1.10.0"), webChart("1.2.0"), webChart("2.0.0-rc.1"), smallChart("cache", "0.1.0"))
 	address := serveFiles(t, dir).plain
 	h.run(t, "helm3", "repo", "add", "charts", address+"/basic", "--username", "alice", "--password", "s3cret")
 	for _, more := range [][]string{nil, {"--devel"}, {"--version", "^1.0.0"}} {

@@ -24,10 +24,10 @@ import (
 	"github.com/headgate-io/headgate/source/serve/notify"
 )
 
-// TestEventIsTheReferences checks that a posted event is an event of the
+// TestEventMatchesReference checks that a posted event is an event of the
 // reference: the reference's type accepts all fields, and encodes to the same
 // JSON.
-func TestEventIsTheReferences(t *testing.T) {
+func TestEventMatchesReference(t *testing.T) {
 	t.Parallel()
 	bodies := make(chan []byte, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -56,13 +56,13 @@ func TestEventIsTheReferences(t *testing.T) {
 	}
 	again, err := json.Marshal(e)
 	must(t, err)
-	if !bytes.Equal(fields(t, again), fields(t, body)) {
+	if !bytes.Equal(canonicalJSON(t, again), canonicalJSON(t, body)) {
 		t.Errorf("got %.300s\nwant %.300s", body, again)
 	}
 }
 
-// fields returns the JSON object text with its keys in a canonical order.
-func fields(t *testing.T, text []byte) []byte {
+// canonicalJSON returns the JSON object text with its keys in a canonical order.
+func canonicalJSON(t *testing.T, text []byte) []byte {
 	t.Helper()
 	var v map[string]any
 	must(t, json.Unmarshal(text, &v))

@@ -54,21 +54,21 @@ func TestGenerator(t *testing.T) {
 		"docs/index.md": {Data: []byte("# docs\n")}, "values.yaml": {Data: []byte("# of the app\nreplicas: 1\nimage: {tag: \"1.0\", pull: [a, b]}\n")},
 	}})
 	addr := distribution{root: t.TempDir()}.serve(t)
-	bundles := keys{"bundles/dash.tgz": archive(t, keys{"dash/a.json": "{}\n"}), "bundles/notes.txt": "notes\n"}
-	publish(t, addr, "stable", merged(bundles, keys{"values.yaml": "image: {pull: [c]}\nhost: shop.example.org\n"}))
+	bundles := stringMap{"bundles/dash.tgz": archive(t, stringMap{"dash/a.json": "{}\n"}), "bundles/notes.txt": "notes\n"}
+	publish(t, addr, "stable", mergeFiles(bundles, stringMap{"values.yaml": "image: {pull: [c]}\nhost: shop.example.org\n"}))
 	helm := newHelm(t, nil)
 	chart := func(version string) {
 		t.Helper()
-		helm.run(t, "helm3", "push", "--plain-http", helm.pack(t, "helm3", written(t, small("small", version))), "oci://"+addr+"/charts")
+		helm.run(t, "helm3", "push", "--plain-http", helm.pack(t, "helm3", writeFiles(t, smallChart("small", version))), "oci://"+addr+"/charts")
 	}
 	chart("1.0.0")
 	store := minioServer{}.serve(t)
-	store.bucket("files", keys{"images/logo.svg": "<svg/>\n", "images/photo.png": "png", "top.svg": "<svg/>\n"})
+	store.bucket("files", stringMap{"images/logo.svg": "<svg/>\n", "images/photo.png": "png", "top.svg": "<svg/>\n"})
 
-	docs := []any{object("GitRepository", "app", map[string]any{"url": testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), "ref": keys{"branch": "main"}}),
-		object("OCIRepository", "platform", map[string]any{"url": "oci://" + addr + "/team/app", "ref": keys{"tag": "stable"}, "insecure": true}),
+	docs := []any{object("GitRepository", "app", map[string]any{"url": testenv.ServeGit(t, testenv.GitConfig{}, repo).Repo(), "ref": stringMap{"branch": "main"}}),
+		object("OCIRepository", "platform", map[string]any{"url": "oci://" + addr + "/team/app", "ref": stringMap{"tag": "stable"}, "insecure": true}),
 		object("PkgRepository", "charts", map[string]any{"type": "oci", "url": "oci://" + addr + "/charts", "insecure": true}),
-		object("Bucket", "files", map[string]any{"endpoint": store.addr, "bucketName": "files", "insecure": true, "secretRef": keys{"name": "root"}}), secret("root", root)}
+		object("Bucket", "files", map[string]any{"endpoint": store.addr, "bucketName": "files", "insecure": true, "secretRef": stringMap{"name": "root"}}), secret("root", rootKeys)}
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	write(t, at("sources.yaml"), read(t, writeDocuments(t, docs))+"---"+composed)
@@ -81,9 +81,9 @@ func TestGenerator(t *testing.T) {
 		}
 		return string(out)
 	}
-	wantMade := func(out string, want keys) {
+	wantMade := func(out string, want stringMap) {
 		t.Helper()
-		got := keys{}
+		got := stringMap{}
 		for _, name := range []string{"release", "docs"} {
 			for path, text := range filesOf(t, os.DirFS(at(out+"/externalartifact/default/"+name))) {
 				got[name+"/"+path] = text
@@ -92,7 +92,7 @@ func TestGenerator(t *testing.T) {
 		wantFiles(t, got, want)
 	}
 
-	want := keys{
+	want := stringMap{
 		"release/app/app.yaml": "kind: App\n", "release/app/run.sh": "#!/bin/sh\n",
 		"release/values.yaml":            "host: shop.example.org\nimage:\n  pull:\n  - c\n  tag: \"1.0\"\nreplicas: 1\n",
 		"release/dashboards/dash/a.json": "{}\n", "release/chart.yaml": "apiVersion: v2\nname: small\nversion: 1.0.0\n",
@@ -107,7 +107,7 @@ func TestGenerator(t *testing.T) {
 
 	repo.Commit(testenv.Commit{Branch: "main", Message: "second", Files: fstest.MapFS{"deploy/app.yaml": {Data: []byte("kind: App2\n")},
 		"docs/index.md": {Data: []byte("# docs\n")}, "values.yaml": {Data: []byte("replicas: 2\n")}}})
-	publish(t, addr, "stable", merged(bundles, keys{"values.yaml": "host: new.example.org\n"}))
+	publish(t, addr, "stable", mergeFiles(bundles, stringMap{"values.yaml": "host: new.example.org\n"}))
 	chart("1.1.0")
 	store.put("files", "images/logo.svg", "<svg id=\"2\"/>\n")
 	if now := run(0, "resolve", "externalartifact/docs", "-o", "json"); now != docsBefore {
@@ -117,7 +117,7 @@ func TestGenerator(t *testing.T) {
 		t.Errorf("release did not move: %s", now)
 	}
 	run(0, append(fetch, "--store", at("store"), "--out", at("first"))...)
-	wantMade("first", keys{
+	wantMade("first", stringMap{
 		"release/app/app.yaml": "kind: App2\n", "release/values.yaml": "host: new.example.org\nreplicas: 2\n",
 		"release/dashboards/dash/a.json": "{}\n", "release/chart.yaml": "apiVersion: v2\nname: small\nversion: 1.1.0\n",
 		"release/images/logo.svg": "<svg id=\"2\"/>\n", "docs/docs/index.md": "# docs\n",

@@ -22,8 +22,8 @@ var updateSigned = flag.String("update-signed", "", "write what the unit tests v
 // A signing is a key with a commit and a tag that it signed.
 type signing struct {
 	*signer
-	name string
-	why  string // regular expression of the refusal; "" for a valid signature
+	name    string
+	refusal string // regular expression of the refusal; "" for a valid signature
 }
 
 var (
@@ -160,7 +160,7 @@ func TestSigned(t *testing.T) {
 		s.tag(repo, s.name, commit, "signed by "+s.name)
 	})
 	url := serveGit(t, repo).plain + "/public/repo.git"
-	team := keys{}
+	team := stringMap{}
 	for _, s := range all {
 		if s.name != "pgp-stranger" && s.name != "ssh-stranger" {
 			team[s.Entry] = string(s.Public())
@@ -170,11 +170,11 @@ func TestSigned(t *testing.T) {
 		for mode, reason := range map[string]string{"HEAD": "InvalidCommitSignature", "Tag": "InvalidTagSignature", "TagAndHEAD": "InvalidTagSignature"} {
 			t.Run(s.name+"/"+mode, func(t *testing.T) {
 				store := t.TempDir()
-				why := s.why
+				why := s.refusal
 				if _, trusted := team[s.Entry]; !trusted {
 					why = regexp.QuoteMeta(s.ID) + ".* none of the trusted keys"
 				}
-				got := fetchSource(t, store, gitSource{url: url, ref: keys{"tag": s.name}, trust: team, mode: mode})
+				got := fetchSource(t, store, gitSource{url: url, ref: stringMap{"tag": s.name}, trust: team, mode: mode})
 				verified := got.status.condition("SourceVerified")
 				if why == "" {
 					want := "True Succeeded: verified signature of .*" + regexp.QuoteMeta(s.ID)

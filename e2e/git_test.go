@@ -18,9 +18,9 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// sample returns a repository whose main branch, tag and pull request have the
+// newSampleRepo returns a repository whose main branch, tag and pull request have the
 // same tree.
-func sample(t *testing.T) (repo *testenv.Repo, commit string) {
+func newSampleRepo(t *testing.T) (repo *testenv.Repo, commit string) {
 	t.Helper()
 	repo = testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: fstest.MapFS{"old": {Data: []byte("old\n")}}})
@@ -38,9 +38,9 @@ func sample(t *testing.T) (repo *testenv.Repo, commit string) {
 	return repo, commit
 }
 
-// same checks that an attempt succeeds with an artifact of this digest, or fails
+// checkDigest checks that an attempt succeeds with an artifact of this digest, or fails
 // as expected.
-func (a attempt) same(t *testing.T, digest string) {
+func (a attempt) checkDigest(t *testing.T, digest string) {
 	t.Helper()
 	if got, _ := a.fetch(t); a.failed == "" {
 		testenv.Equal(t, got.status.Artifact.Digest, digest, "digest")
@@ -49,14 +49,14 @@ func (a attempt) same(t *testing.T, digest string) {
 
 func TestGitOverHTTP(t *testing.T) {
 	t.Parallel()
-	repo, _ := sample(t)
+	repo, _ := newSampleRepo(t)
 	s := serveGit(t, repo)
 	cert, key := s.ca.Client("alice")
 	foreign := testenv.NewCA(t)
 	foreignCert, foreignKey := foreign.Client("alice")
-	ca, mine, theirs := string(s.ca.PEM()), keys{"tls.crt": string(cert), "tls.key": string(key)}, keys{"tls.crt": string(foreignCert), "tls.key": string(foreignKey)}
-	with := func(base keys, kv ...string) keys {
-		out := keys{"ca.crt": ca}
+	ca, mine, theirs := string(s.ca.PEM()), stringMap{"tls.crt": string(cert), "tls.key": string(key)}, stringMap{"tls.crt": string(foreignCert), "tls.key": string(foreignKey)}
+	with := func(base stringMap, kv ...string) stringMap {
+		out := stringMap{"ca.crt": ca}
 		for k, v := range base {
 			out[k] = v
 		}
@@ -65,7 +65,7 @@ func TestGitOverHTTP(t *testing.T) {
 		}
 		return out
 	}
-	alice := keys{"username": "alice", "password": "s3cret"}
+	alice := stringMap{"username": "alice", "password": "s3cret"}
 	public := gitSource{url: s.plain + "/public/repo.git"}
 	want := fetchSource(t, t.TempDir(), public).status.Artifact
 	if want == nil {
@@ -74,26 +74,26 @@ func TestGitOverHTTP(t *testing.T) {
 	for _, r := range []attempt{
 		{"basic", gitSource{url: s.plain + "/basic/repo.git", secret: alice}, ""},
 		{"basic in the URL", gitSource{url: strings.Replace(s.plain, "//", "//alice:s3cret@", 1) + "/basic/repo.git"}, ""},
-		{"basic, wrong password", gitSource{url: s.plain + "/basic/repo.git", secret: keys{"username": "alice", "password": "canary"}}, "^True AuthenticationFailed: .*401"},
+		{"basic, wrong password", gitSource{url: s.plain + "/basic/repo.git", secret: stringMap{"username": "alice", "password": "canary"}}, "^True AuthenticationFailed: .*401"},
 		{"basic, nothing given", gitSource{url: s.plain + "/basic/repo.git"}, "^True AuthenticationFailed: .*401"},
-		{"bearer", gitSource{url: s.secure + "/bearer/repo.git", secret: keys{"ca.crt": ca, "bearerToken": "token"}}, ""},
-		{"bearer, wrong token", gitSource{url: s.secure + "/bearer/repo.git", secret: keys{"ca.crt": ca, "bearerToken": "canary"}}, "^True AuthenticationFailed: .*401"},
-		{"tls", gitSource{url: s.secure + "/public/repo.git", secret: keys{"ca.crt": ca}}, ""},
+		{"bearer", gitSource{url: s.secure + "/bearer/repo.git", secret: stringMap{"ca.crt": ca, "bearerToken": "token"}}, ""},
+		{"bearer, wrong token", gitSource{url: s.secure + "/bearer/repo.git", secret: stringMap{"ca.crt": ca, "bearerToken": "canary"}}, "^True AuthenticationFailed: .*401"},
+		{"tls", gitSource{url: s.secure + "/public/repo.git", secret: stringMap{"ca.crt": ca}}, ""},
 		{"tls, no CA", gitSource{url: s.secure + "/public/repo.git"}, "^True GitOperationFailed: .*unknown authority"},
-		{"tls, wrong CA", gitSource{url: s.secure + "/public/repo.git", secret: keys{"ca.crt": string(foreign.PEM())}}, "^True GitOperationFailed: .*unknown authority"},
+		{"tls, wrong CA", gitSource{url: s.secure + "/public/repo.git", secret: stringMap{"ca.crt": string(foreign.PEM())}}, "^True GitOperationFailed: .*unknown authority"},
 		{"client certificate", gitSource{url: s.mutual + "/public/repo.git", secret: with(mine)}, ""},
 		{"client certificate and basic", gitSource{url: s.mutual + "/basic/repo.git", secret: with(mine, "username", "alice", "password", "s3cret")}, ""},
-		{"client certificate, none", gitSource{url: s.mutual + "/public/repo.git", secret: keys{"ca.crt": ca}}, "^True GitOperationFailed: .*400"},
+		{"client certificate, none", gitSource{url: s.mutual + "/public/repo.git", secret: stringMap{"ca.crt": ca}}, "^True GitOperationFailed: .*400"},
 		{"client certificate of another CA", gitSource{url: s.mutual + "/public/repo.git", secret: with(theirs)}, "^True GitOperationFailed: .*400"},
 		{"no such repository", gitSource{url: s.plain + "/public/other.git"}, "^True GitOperationFailed: .*(not found|404)"},
 	} {
-		t.Run(r.name, func(t *testing.T) { r.same(t, want.Digest) })
+		t.Run(r.name, func(t *testing.T) { r.checkDigest(t, want.Digest) })
 	}
 
 	// A failed fetch keeps the previous artifact.
 	store, basic := t.TempDir(), gitSource{url: s.plain + "/basic/repo.git", secret: alice}
 	first := fetchSource(t, store, basic)
-	basic.secret = keys{"username": "alice", "password": "canary"}
+	basic.secret = stringMap{"username": "alice", "password": "canary"}
 	if second := fetchSource(t, store, basic); second.code != 1 || second.status.Artifact == nil || *second.status.Artifact != *first.status.Artifact {
 		t.Errorf("after a good run: %d, %+v, want the artifact %+v still", second.code, second.status.Artifact, first.status.Artifact)
 	}
@@ -103,7 +103,7 @@ func TestGitOverHTTP(t *testing.T) {
 
 func TestGitOverSSH(t *testing.T) {
 	t.Parallel()
-	repo, _ := sample(t)
+	repo, _ := newSampleRepo(t)
 	identity, public := userKey(t, "ed25519", "")
 	sealed, sealedPublic := userKey(t, "ed25519", "open sesame")
 	rsa, rsaPublic := userKey(t, "rsa", "")
@@ -119,7 +119,7 @@ func TestGitOverSSH(t *testing.T) {
 	other := serveSSH(t, repo)
 	other.addr = s.addr // the host keys of another server at the address of s
 	at := func(identity, hosts string, kv ...string) gitSource {
-		secret := keys{"identity": identity, "known_hosts": hosts}
+		secret := stringMap{"identity": identity, "known_hosts": hosts}
 		for i := 0; i < len(kv); i += 2 {
 			secret[kv[i]] = kv[i+1]
 		}
@@ -138,13 +138,13 @@ func TestGitOverSSH(t *testing.T) {
 		{"host has another key", at(identity, other.knownHosts(t, false, "ed25519")), "^True AuthenticationFailed: .*SHA256:.*SHA256:"},
 		{"no such repository", gitSource{url: s.url + "x", secret: at(identity, hosts).secret}, "^True GitOperationFailed: "},
 	} {
-		t.Run(r.name, func(t *testing.T) { r.same(t, want.Digest) })
+		t.Run(r.name, func(t *testing.T) { r.checkDigest(t, want.Digest) })
 	}
 }
 
 func TestGitThroughProxies(t *testing.T) {
 	t.Parallel()
-	repo, _ := sample(t)
+	repo, _ := newSampleRepo(t)
 	s := serveGit(t, repo)
 	identity, public := userKey(t, "ed25519", "")
 	shell := serveSSH(t, repo, public)
@@ -155,8 +155,8 @@ func TestGitThroughProxies(t *testing.T) {
 	}
 	sources := map[string]gitSource{
 		"http":  direct,
-		"https": {url: s.secure + "/basic/repo.git", secret: keys{"ca.crt": string(s.ca.PEM()), "username": "alice", "password": "s3cret"}},
-		"ssh":   {url: shell.url, secret: keys{"identity": identity, "known_hosts": shell.knownHosts(t, true, "ed25519")}},
+		"https": {url: s.secure + "/basic/repo.git", secret: stringMap{"ca.crt": string(s.ca.PEM()), "username": "alice", "password": "s3cret"}},
+		"ssh":   {url: shell.url, secret: stringMap{"identity": identity, "known_hosts": shell.knownHosts(t, true, "ed25519")}},
 	}
 	for _, p := range []struct {
 		name  string
@@ -169,11 +169,11 @@ func TestGitThroughProxies(t *testing.T) {
 	} {
 		for _, kind := range p.kinds {
 			good, bad := sources[kind], sources[kind]
-			good.proxy = keys{"address": p.proxy.url, "username": "pat", "password": "pr0xy"}
-			bad.proxy = keys{"address": p.proxy.url, "username": "pat", "password": "canary"}
-			t.Run(kind+" through "+p.name, func(t *testing.T) { attempt{kind, good, ""}.same(t, want.Digest) })
+			good.proxy = stringMap{"address": p.proxy.url, "username": "pat", "password": "pr0xy"}
+			bad.proxy = stringMap{"address": p.proxy.url, "username": "pat", "password": "canary"}
+			t.Run(kind+" through "+p.name, func(t *testing.T) { attempt{kind, good, ""}.checkDigest(t, want.Digest) })
 			t.Run(kind+" through "+p.name+", wrong password", func(t *testing.T) {
-				attempt{"", bad, "^True (AuthenticationFailed|GitOperationFailed): .*(407|401|authentication failed)"}.same(t, want.Digest)
+				attempt{"", bad, "^True (AuthenticationFailed|GitOperationFailed): .*(407|401|authentication failed)"}.checkDigest(t, want.Digest)
 			})
 			if port := good.url[strings.LastIndex(good.url[:strings.Index(good.url[8:], "/")+8], ":")+1:][:4]; !strings.Contains(p.proxy.log(), port) {
 				t.Errorf("%s did not pass through %s:\n%s", kind, p.name, p.proxy.log())
@@ -214,8 +214,8 @@ func (w worktree) write(name, content string) {
 	must(w.t, os.WriteFile(at, []byte(content), 0o644))
 }
 
-// checkedOut returns the files below dir that an artifact can contain.
-func checkedOut(t *testing.T, dir string) keys {
+// worktreeFiles returns the files below dir that an artifact can contain.
+func worktreeFiles(t *testing.T, dir string) stringMap {
 	t.Helper()
 	found := filesOf(t, os.DirFS(dir))
 	maps.DeleteFunc(found, func(name, _ string) bool {
@@ -229,7 +229,7 @@ func checkedOut(t *testing.T, dir string) keys {
 func TestLFS(t *testing.T) {
 	t.Parallel()
 	objects, repo := new(testenv.LFS), testenv.NewRepo(t)
-	server := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, Username: "alice", Password: "s3cret"}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{LFS: objects, Username: "alice", Password: "s3cret"}, repo)
 	withLogin := strings.Replace(server.Repo(), "://", "://alice:s3cret@", 1)
 
 	w := newWorktree(t)
@@ -263,15 +263,15 @@ func TestLFS(t *testing.T) {
 
 	clone := newWorktree(t)
 	clone.git("clone", "-q", "-c", "filter.lfs.smudge=git-lfs smudge -- %f", "-c", "filter.lfs.required=true", withLogin, clone.dir)
-	want := checkedOut(t, clone.dir)
+	want := worktreeFiles(t, clone.dir)
 	if want["data/deep/table.csv"] != strings.Repeat("1,2,3\n", 100_000) || len(want) != 9 {
 		t.Fatalf("git-lfs checked out %v", slices.Sorted(maps.Keys(want)))
 	}
 
-	s := gitSource{url: server.Repo(), secret: keys{"username": "alice", "password": "s3cret"}, lfs: true}
+	s := gitSource{url: server.Repo(), secret: stringMap{"username": "alice", "password": "s3cret"}, lfs: true}
 	out := filepath.Join(t.TempDir(), "out")
 	remote := fetchSource(t, t.TempDir(), s, "--out", out)
-	if got := checkedOut(t, out); remote.code != 0 || !maps.Equal(got, want) {
+	if got := worktreeFiles(t, out); remote.code != 0 || !maps.Equal(got, want) {
 		t.Errorf("exit code %d, %v, want %v\n%s", remote.code, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)), remote.stderr)
 	}
 	server.Reset()

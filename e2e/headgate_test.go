@@ -29,7 +29,7 @@ var command string
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		if command = os.Getenv(insideEnv); command != "" {
+		if command = os.Getenv(namespaceEnv); command != "" {
 			return m.Run()
 		}
 		defer stopChromium()
@@ -50,16 +50,16 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// keys are the data of a Secret.
-type keys map[string]string
+// stringMap are the data of a Secret.
+type stringMap map[string]string
 
 // A gitSource is a GitRepository and the Secrets it names.
 type gitSource struct {
 	url    string
-	ref    keys // nil: branch main
-	secret keys // nil: no secretRef
-	proxy  keys // nil: no proxySecretRef
-	trust  keys // the Secret of verify; nil: no verify
+	ref    stringMap // nil: branch main
+	secret stringMap // nil: no secretRef
+	proxy  stringMap // nil: no proxySecretRef
+	trust  stringMap // the Secret of verify; nil: no verify
 	mode   string
 	lfs    bool
 }
@@ -76,12 +76,12 @@ func (s gitSource) manifest(t *testing.T) string {
 	if s.trust != nil {
 		spec["verify"] = map[string]any{"mode": s.mode}
 	}
-	return manifest(t, "GitRepository", spec, map[string]keys{"secretRef": s.secret, "proxySecretRef": s.proxy, "verify.secretRef": s.trust})
+	return manifest(t, "GitRepository", spec, map[string]stringMap{"secretRef": s.secret, "proxySecretRef": s.proxy, "verify.secretRef": s.trust})
 }
 
 // manifest writes a document of a source and its Secrets to a file and returns its path. The
 // Secrets are keyed by the field that refers to them, for example verify.secretRef.
-func manifest(t *testing.T, kind string, spec map[string]any, secrets map[string]keys) string {
+func manifest(t *testing.T, kind string, spec map[string]any, secrets map[string]stringMap) string {
 	t.Helper()
 	spec = maps.Clone(spec)
 	docs := []any{}
@@ -96,7 +96,7 @@ func manifest(t *testing.T, kind string, spec map[string]any, secrets map[string
 			in, field = maps.Clone(spec[outer].(map[string]any)), inner
 			spec[outer] = in
 		}
-		in[field] = keys{"name": name}
+		in[field] = stringMap{"name": name}
 	}
 	return writeDocuments(t, append(docs, object(kind, "app", spec)))
 }
@@ -150,14 +150,14 @@ func headgate(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// A declared is a source with the Secrets that it needs.
-type declared interface {
+// A testSource is a source with the Secrets that it needs.
+type testSource interface {
 	// manifest returns the path of the documents.
 	manifest(t *testing.T) string
 }
 
 // fetchSource runs headgate fetch on a source.
-func fetchSource(t *testing.T, store string, s declared, more ...string) outcome {
+func fetchSource(t *testing.T, store string, s testSource, more ...string) outcome {
 	t.Helper()
 	return fetchFile(t, store, s.manifest(t), more...)
 }
@@ -232,7 +232,7 @@ func storedFiles(t *testing.T, store string) (paths []string) {
 // An attempt is a fetch of a source and its expected result.
 type attempt struct {
 	name   string
-	source declared
+	source testSource
 	failed string // regular expression of FetchFailed; "" if the fetch succeeds
 }
 
@@ -251,7 +251,7 @@ func (a attempt) fetch(t *testing.T) (got outcome, store string) {
 	t.Helper()
 	store = t.TempDir()
 	got = fetchSource(t, store, a.source)
-	if text := got.said(); strings.Contains(text, "canary") {
+	if text := got.output(); strings.Contains(text, "canary") {
 		t.Errorf("a credential is shown: %s", text)
 	}
 	if a.failed == "" {
@@ -273,8 +273,8 @@ func (a attempt) fetch(t *testing.T) (got outcome, store string) {
 	return got, store
 }
 
-// said returns the error output and the status.
-func (o outcome) said() string { return fmt.Sprintf("%s %+v", o.stderr, o.status) }
+// output returns the error output and the status.
+func (o outcome) output() string { return fmt.Sprintf("%s %+v", o.stderr, o.status) }
 
 // A log collects the output of a process. It is safe for concurrent use.
 type log struct {
@@ -358,7 +358,7 @@ func freeAddr(t *testing.T) (addr, port string) {
 // await waits until a server listens at addr.
 func await(t *testing.T, addr string) {
 	t.Helper()
-	until(t, "a server at "+addr, func() bool {
+	waitUntil(t, "a server at "+addr, func() bool {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
 			c.Close()
@@ -371,7 +371,7 @@ func await(t *testing.T, addr string) {
 // and of the programs that .ci/servers builds.
 func tool(t *testing.T, name string) string {
 	t.Helper()
-	if path := built(t)[name]; path != "" {
+	if path := serverTools(t)[name]; path != "" {
 		if _, err := os.Stat(path); err != nil {
 			t.Fatalf("%v: run make e2e", err)
 		}
@@ -387,8 +387,8 @@ func tool(t *testing.T, name string) string {
 	return ""
 }
 
-// built returns the paths of the programs that .ci/servers builds, by name.
-func built(t *testing.T) map[string]string {
+// serverTools returns the paths of the programs that .ci/servers builds, by name.
+func serverTools(t *testing.T) map[string]string {
 	t.Helper()
 	cache := os.Getenv("XDG_CACHE_HOME")
 	if cache == "" {
@@ -437,21 +437,21 @@ func read(t *testing.T, path string) string {
 
 var must = testenv.Must
 
-// insideEnv is the variable with the path of the command. It is set for tests that run in their own
+// namespaceEnv is the variable with the path of the command. It is set for tests that run in their own
 // network namespace.
-const insideEnv = "HEADGATE_E2E_COMMAND"
+const namespaceEnv = "HEADGATE_E2E_COMMAND"
 
-// inside reports whether the test runs in its own network namespace, where servers that listen on
+// inNamespace reports whether the test runs in its own network namespace, where servers that listen on
 // all interfaces are unreachable for others. If not, it runs the test again in such a namespace and
 // fails if that run fails.
-func inside(t *testing.T) bool {
+func inNamespace(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(insideEnv) != "" {
+	if os.Getenv(namespaceEnv) != "" {
 		return true
 	}
 	args := []string{"-n", "sh", "-c", `"$0" link set lo up && exec "$@"`, tool(t, "ip"), os.Args[0], "-test.run=^" + t.Name() + "$", "-test.v", "-test.count=1"}
 	cmd := exec.CommandContext(t.Context(), tool(t, "unshare"), args...)
-	cmd.Env = append(os.Environ(), insideEnv+"="+command)
+	cmd.Env = append(os.Environ(), namespaceEnv+"="+command)
 	out, err := cmd.CombinedOutput()
 	t.Logf("in a network of its own:\n%s", out)
 	must(t, err)

@@ -22,9 +22,9 @@ import (
 
 // A technology creates signatures with a real tool and with keys made for the test.
 type technology struct {
-	provider        string
-	trust, stranger keys // Secrets that trust the signer, and another signer
-	suffix          bool // the signature has its own tag sha256-HEX.sig; otherwise it refers to its subject
+	provider           string
+	trust, otherSigner stringMap // Secrets that trust the signer, and another signer
+	suffix             bool      // the signature has its own tag sha256-HEX.sig; otherwise it refers to its subject
 
 	says map[string]string // texts of the refusals, by kind of attack
 
@@ -35,10 +35,10 @@ type technology struct {
 
 // These are the attacks on signatures.
 const (
-	bare     = "stripped signature"
-	foreign  = "wrong key"
-	moved    = "signature of another digest"
-	tampered = "tampered payload"
+	attackStripped    = "stripped signature"
+	attackWrongKey    = "wrong key"
+	attackOtherDigest = "signature of another digest"
+	attackPayload     = "tampered payload"
 )
 
 // A subject is a signed manifest.
@@ -57,7 +57,7 @@ func (s subject) tag() string {
 
 func newSubject(t *testing.T, addr, tag string) subject {
 	t.Helper()
-	digest := publish(t, addr, tag, keys{"tag": tag})
+	digest := publish(t, addr, tag, stringMap{"tag": tag})
 	return subject{addr, digest, len(newClientHome(t).run(t, "oras", "manifest", "fetch", "--plain-http", addr+"/team/app@"+digest))}
 }
 
@@ -67,11 +67,13 @@ func newCosign(t *testing.T, name string, more ...string) technology {
 	for _, one := range []clientHome{h, other} {
 		one.run(t, name, "generate-key-pair")
 	}
-	public := func(h clientHome) keys { return keys{"cosign.pub": read(t, filepath.Join(string(h), "cosign.pub"))} }
+	public := func(h clientHome) stringMap {
+		return stringMap{"cosign.pub": read(t, filepath.Join(string(h), "cosign.pub"))}
+	}
 	return technology{
-		provider: "cosign", trust: public(h), stranger: public(other),
+		provider: "cosign", trust: public(h), otherSigner: public(other),
 		says: map[string]string{
-			bare: "is not signed", foreign: "it was not made with the key", moved: "it is the signature of something else", tampered: "it was not made with the key",
+			attackStripped: "is not signed", attackWrongKey: "it was not made with the key", attackOtherDigest: "it is the signature of something else", attackPayload: "it was not made with the key",
 		},
 		sign: func(t *testing.T, reference string) {
 			args := append([]string{"sign", "--key", "cosign.key", "--tlog-upload=false", "--allow-http-registry", "--yes"}, more...)
@@ -125,11 +127,11 @@ func replaceEncoded(t *testing.T, encoding *base64.Encoding, text, field string,
 
 // A found is a signature in a registry.
 type found struct {
-	digest    string // digest of its manifest
-	kind      string // artifact type
-	mediaType string // media type of the layer
-	text      string // content of the layer
-	notes     keys   // annotations of the layer
+	digest    string    // digest of its manifest
+	kind      string    // artifact type
+	mediaType string    // media type of the layer
+	text      string    // content of the layer
+	notes     stringMap // annotations of the layer
 }
 
 // find returns the signature of a subject, which it reads with oras.
@@ -151,7 +153,7 @@ func (s technology) find(t *testing.T, of subject) found {
 		Config       struct{ MediaType string }
 		Layers       []struct {
 			MediaType, Digest string
-			Annotations       keys
+			Annotations       stringMap
 		}
 	}
 	must(t, json.Unmarshal([]byte(h.run(t, "oras", "manifest", "fetch", "--plain-http", at)), &m))
@@ -176,7 +178,7 @@ func (s technology) attach(t *testing.T, f found, of subject) {
 		h.run(t, "oras", "attach", "--plain-http", "--artifact-type", f.kind, of.reference(), "signature:"+f.mediaType)
 		return
 	}
-	notes, err := json.Marshal(map[string]keys{"signature": f.notes})
+	notes, err := json.Marshal(map[string]stringMap{"signature": f.notes})
 	must(t, err)
 	write(t, filepath.Join(string(h), "notes.json"), string(notes))
 	write(t, filepath.Join(string(h), "config.json"), "{}")
@@ -184,15 +186,15 @@ func (s technology) attach(t *testing.T, f found, of subject) {
 }
 
 // fetch runs headgate fetch on a subject with an empty store.
-func (s technology) fetch(t *testing.T, of subject, trust keys) (got outcome, stored int) {
+func (s technology) fetch(t *testing.T, of subject, trust stringMap) (got outcome, stored int) {
 	t.Helper()
 	store := t.TempDir()
-	got = fetchSource(t, store, ociSource{url: "oci://" + of.addr + "/team/app", insecure: true, ref: keys{"digest": of.digest}, provider: s.provider, trust: trust})
+	got = fetchSource(t, store, ociSource{url: "oci://" + of.addr + "/team/app", insecure: true, ref: stringMap{"digest": of.digest}, provider: s.provider, trust: trust})
 	return got, len(archives(t, store))
 }
 
-// verified checks that a subject is accepted.
-func (s technology) verified(t *testing.T, of subject) {
+// requireVerified checks that a subject is accepted.
+func (s technology) requireVerified(t *testing.T, of subject) {
 	t.Helper()
 	got, stored := s.fetch(t, of, s.trust)
 	if !strings.HasPrefix(got.status.condition("SourceVerified"), "True Succeeded: verified signature of ") || got.code != 0 || stored != 1 {
@@ -200,8 +202,8 @@ func (s technology) verified(t *testing.T, of subject) {
 	}
 }
 
-// refused checks that a subject is refused with the text for this attack.
-func (s technology) refused(t *testing.T, of subject, trust keys, done string) {
+// requireRefused checks that a subject is refused with the text for this attack.
+func (s technology) requireRefused(t *testing.T, of subject, trust stringMap, done string) {
 	t.Helper()
 	got, stored := s.fetch(t, of, trust)
 	why := got.status.condition("SourceVerified")
@@ -222,30 +224,30 @@ func TestOCISigned(t *testing.T) {
 			t.Run(name+" "+registry, func(t *testing.T) {
 				addr := serve(t)
 				good, evil := newSubject(t, addr, "good"), newSubject(t, addr, "evil")
-				s.refused(t, good, s.trust, bare)
+				s.requireRefused(t, good, s.trust, attackStripped)
 				s.sign(t, good.reference())
-				s.verified(t, good)
+				s.requireVerified(t, good)
 				f := s.find(t, good)
 				s.attach(t, f, evil)
-				s.refused(t, evil, s.trust, moved)
-				s.refused(t, good, s.stranger, foreign)
+				s.requireRefused(t, evil, s.trust, attackOtherDigest)
+				s.requireRefused(t, good, s.otherSigner, attackWrongKey)
 
 				forged, other := f, newSubject(t, addr, "other")
 				forged.text = s.alter(t, f.text, good, other)
 				s.attach(t, forged, other)
-				s.refused(t, other, s.trust, tampered)
+				s.requireRefused(t, other, s.trust, attackPayload)
 				if !s.suffix { // only referrers allow several signatures
 					s.attach(t, forged, good)
-					s.verified(t, good)
+					s.requireVerified(t, good)
 				}
 
 				s.sign(t, evil.reference())
-				s.verified(t, evil)
+				s.requireVerified(t, evil)
 				last := newSubject(t, addr, "last")
 				s.sign(t, last.reference())
-				s.verified(t, last)
+				s.requireVerified(t, last)
 				newClientHome(t).run(t, "oras", "manifest", "delete", "--plain-http", "--force", addr+"/team/app@"+s.find(t, last).digest)
-				s.refused(t, last, s.trust, bare)
+				s.requireRefused(t, last, s.trust, attackStripped)
 			})
 		}
 	}
@@ -268,10 +270,10 @@ func TestOCISignedInPrivate(t *testing.T) {
 			of := newSubject(t, plain, "1.0.0")
 			s.sign(t, of.reference())
 			for addr, source := range map[string]ociSource{
-				basic: {cert: keys{"ca.crt": string(ca.PEM())}},
+				basic: {cert: stringMap{"ca.crt": string(ca.PEM())}},
 				token: {insecure: true},
 			} {
-				source.url, source.ref = "oci://"+addr+"/team/app", keys{"digest": of.digest}
+				source.url, source.ref = "oci://"+addr+"/team/app", stringMap{"digest": of.digest}
 				source.provider, source.trust, source.login = s.provider, s.trust, &login{addr, "alice", "s3cret"}
 				got := fetchSource(t, t.TempDir(), source)
 				if why := got.status.condition("SourceVerified"); got.code != 0 || !strings.HasPrefix(why, "True Succeeded: ") {
@@ -329,26 +331,26 @@ func (a authority) install(t *testing.T, h clientHome, life time.Duration) {
 	must(t, err)
 	dir := filepath.Join(string(h), ".config", "notation")
 	must(t, os.MkdirAll(dir, 0o700))
-	paths := keys{
+	paths := stringMap{
 		"name":     "key",
 		"keyPath":  write(t, filepath.Join(dir, "key.pem"), pemOf("PRIVATE KEY", private)),
 		"certPath": write(t, filepath.Join(dir, "chain.pem"), pemOf("CERTIFICATE", cert.Raw)+pemOf("CERTIFICATE", a.cert.Raw)),
 	}
-	text, err := json.Marshal(map[string]any{"default": "key", "keys": []keys{paths}})
+	text, err := json.Marshal(map[string]any{"default": "key", "keys": []stringMap{paths}})
 	must(t, err)
 	write(t, filepath.Join(dir, "signingkeys.json"), string(text))
 }
 
 // trust returns a Secret that trusts a, with a trust policy of the given level.
-func (a authority) trust(level string, scopes ...string) keys {
+func (a authority) trust(level string, scopes ...string) stringMap {
 	text, err := json.Marshal(map[string]any{"version": "1.0", "trustPolicies": []any{map[string]any{
-		"name": "all", "registryScopes": scopes, "signatureVerification": keys{"level": level},
+		"name": "all", "registryScopes": scopes, "signatureVerification": stringMap{"level": level},
 		"trustStores": []string{"ca:team"}, "trustedIdentities": []string{"x509.subject: C=DE, ST=BE, O=Test, CN=builder"},
 	}}})
 	if err != nil {
 		panic(err)
 	}
-	return keys{"trustpolicy.json": string(text), "ca.crt": pemOf("CERTIFICATE", a.cert.Raw)}
+	return stringMap{"trustpolicy.json": string(text), "ca.crt": pemOf("CERTIFICATE", a.cert.Raw)}
 }
 
 // newNotation returns the technology of notation with an envelope format.
@@ -356,8 +358,8 @@ func newNotation(t *testing.T, format string) technology {
 	a, h := newAuthority(t, "root"), newClientHome(t)
 	a.install(t, h, time.Hour)
 	return technology{
-		provider: "notation", trust: a.trust("strict", "*"), stranger: newAuthority(t, "root").trust("strict", "*"),
-		says: map[string]string{bare: "has no signature", foreign: "authenticity: ", moved: "integrity: it is the signature of", tampered: "integrity: "},
+		provider: "notation", trust: a.trust("strict", "*"), otherSigner: newAuthority(t, "root").trust("strict", "*"),
+		says: map[string]string{attackStripped: "has no signature", attackWrongKey: "authenticity: ", attackOtherDigest: "integrity: it is the signature of", attackPayload: "integrity: "},
 		sign: func(t *testing.T, reference string) {
 			h.run(t, "notation", "sign", "--insecure-registry", "--force-referrers-tag=false", "--signature-format", format, reference)
 		},
@@ -367,19 +369,19 @@ func newNotation(t *testing.T, format string) technology {
 func newNotationJWS(t *testing.T) technology {
 	s := newNotation(t, "jws")
 	s.alter = func(t *testing.T, envelope string, from, to subject) string {
-		return replaceEncoded(t, base64.RawURLEncoding, envelope, "payload", func(payload string) string { return named(t, payload, from, to) })
+		return replaceEncoded(t, base64.RawURLEncoding, envelope, "payload", func(payload string) string { return replaceSubject(t, payload, from, to) })
 	}
 	return s
 }
 
 func newNotationCOSE(t *testing.T) technology {
 	s := newNotation(t, "cose")
-	s.alter = named
+	s.alter = replaceSubject
 	return s
 }
 
-// named changes the subject in a payload.
-func named(t *testing.T, payload string, from, to subject) string {
+// replaceSubject changes the subject in a payload.
+func replaceSubject(t *testing.T, payload string, from, to subject) string {
 	t.Helper()
 	payload = replace(t, payload, from.digest, to.digest)
 	return replace(t, payload, fmt.Sprintf(`"size":%d`, from.size), fmt.Sprintf(`"size":%d`, to.size))
@@ -395,7 +397,7 @@ func TestOCINotationLevels(t *testing.T) {
 	s := technology{provider: "notation"}
 
 	why := ""
-	until(t, "the certificate has expired", func() bool {
+	waitUntil(t, "the certificate has expired", func() bool {
 		got, _ := s.fetch(t, of, a.trust("strict", "*"))
 		why = got.status.condition("SourceVerified")
 		return strings.HasPrefix(why, "False VerificationError: ")
@@ -405,7 +407,7 @@ func TestOCINotationLevels(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		trust keys
+		trust stringMap
 		code  int
 		say   []string
 	}{

@@ -19,10 +19,10 @@ const (
 )
 
 // files is the content of the test artifacts by path.
-var files = keys{"README.md": "# sample\n", "deploy/app.yaml": strings.Repeat("replicas: 3\n", 5000), "docs/naïve name": "ü\n"}
+var files = stringMap{"README.md": "# sample\n", "deploy/app.yaml": strings.Repeat("replicas: 3\n", 5000), "docs/naïve name": "ü\n"}
 
 // archive returns files as tar+gzip.
-func archive(t *testing.T, files keys) string {
+func archive(t *testing.T, files stringMap) string {
 	t.Helper()
 	tree := fstest.MapFS{}
 	for name, text := range files {
@@ -32,7 +32,7 @@ func archive(t *testing.T, files keys) string {
 }
 
 // publish pushes an artifact with files to team/app:TAG with oras and returns its digest.
-func publish(t *testing.T, addr, tag string, files keys) string {
+func publish(t *testing.T, addr, tag string, files stringMap) string {
 	t.Helper()
 	h := newClientHome(t)
 	write(t, filepath.Join(string(h), "content.tgz"), archive(t, files))
@@ -54,12 +54,12 @@ func TestOCIAccess(t *testing.T) {
 	basic, both := distribution{root: root, basic: true}.serve(t), distribution{root: root, ca: ca, basic: true}.serve(t)
 	token := distribution{root: root, issuer: clerk}.serve(t)
 	at := func(addr string) string { return "oci://" + addr + "/team/app" }
-	trust := keys{"ca.crt": string(ca.PEM())}
+	trust := stringMap{"ca.crt": string(ca.PEM())}
 	cert, key := ca.Client("alice")
-	identity := keys{"ca.crt": string(ca.PEM()), "tls.crt": string(cert), "tls.key": string(key)}
+	identity := stringMap{"ca.crt": string(ca.PEM()), "tls.crt": string(cert), "tls.key": string(key)}
 	alice := func(addr string) *login { return &login{addr, "alice", "s3cret"} }
 	mallory := func(addr string) *login { return &login{addr, "mallory", "canary-password"} }
-	pat := keys{"address": gate.url, "username": "pat", "password": "pr0xy"}
+	pat := stringMap{"address": gate.url, "username": "pat", "password": "pr0xy"}
 	for _, c := range []attempt{
 		{"anonymous", ociSource{url: at(plain), insecure: true}, ""},
 		{"plain HTTP unasked", ociSource{url: at(plain)}, "HTTP"},
@@ -69,7 +69,7 @@ func TestOCIAccess(t *testing.T) {
 		{"basic for another", ociSource{url: at(basic), insecure: true, login: alice("registry.example")}, "401"},
 		{"TLS", ociSource{url: at(secure), cert: trust}, ""},
 		{"TLS of an unknown CA", ociSource{url: at(secure)}, "certificate"},
-		{"TLS of another CA", ociSource{url: at(secure), cert: keys{"ca.crt": string(unknown.PEM())}}, "certificate"},
+		{"TLS of another CA", ociSource{url: at(secure), cert: stringMap{"ca.crt": string(unknown.PEM())}}, "certificate"},
 		{"TLS basic", ociSource{url: at(both), cert: trust, login: alice(both)}, ""},
 		{"TLS basic wrong", ociSource{url: at(both), cert: trust, login: mallory(both)}, "401"},
 		{"mTLS", ociSource{url: at(mutual), cert: identity}, ""},
@@ -79,18 +79,18 @@ func TestOCIAccess(t *testing.T) {
 		{"token wrong", ociSource{url: at(token), insecure: true, login: mallory(token)}, "401"},
 		{"proxy", ociSource{url: at(plain), insecure: true, proxy: pat}, ""},
 		{"proxy TLS", ociSource{url: at(both), cert: trust, login: alice(both), proxy: pat}, ""},
-		{"proxy wrong", ociSource{url: at(plain), insecure: true, proxy: keys{"address": gate.url, "username": "pat", "password": "canary-proxy"}}, "401"}, // tinyproxy answers 407 only without credentials
+		{"proxy wrong", ociSource{url: at(plain), insecure: true, proxy: stringMap{"address": gate.url, "username": "pat", "password": "canary-proxy"}}, "401"}, // tinyproxy answers 407 only without credentials
 		{"not there", ociSource{url: at(plain) + "/other", insecure: true}, "404|not exist|not found"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			clerk.took()
+			clerk.takeRequests()
 			got := c.run(t)
 			if c.failed != "" {
 				return
 			}
 			testenv.Equal(t, got.status.Artifact.Revision, "1.0.0@"+digest, "revision")
 			if c.name == "token" {
-				for _, said := range clerk.took() {
+				for _, said := range clerk.takeRequests() {
 					testenv.Equal(t, said, "alice repository:team/app:pull OK", "the issuer was asked")
 				}
 			}
@@ -112,17 +112,17 @@ var registries = map[string]func(*testing.T) string{
 }
 
 // tree returns the files of the only archive in a store.
-func tree(t *testing.T, store string) keys {
+func tree(t *testing.T, store string) stringMap {
 	t.Helper()
 	found := archives(t, store)
 	if len(found) != 1 {
 		t.Fatalf("stored %v", found)
 	}
-	return entries(t, read(t, found[0]))
+	return archiveFiles(t, read(t, found[0]))
 }
 
-// entries returns the files of an archive.
-func entries(t *testing.T, text string) keys {
+// archiveFiles returns the files of an archive.
+func archiveFiles(t *testing.T, text string) stringMap {
 	t.Helper()
 	all, err := artifact.Read(strings.NewReader(text), artifact.Limits{})
 	must(t, err)
@@ -130,15 +130,15 @@ func entries(t *testing.T, text string) keys {
 	return filesOf(t, all)
 }
 
-func wantFiles(t *testing.T, got, want keys) {
+func wantFiles(t *testing.T, got, want stringMap) {
 	t.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %.300v, want %.300v", got, want)
 	}
 }
 
-// image pushes an image with files for a platform with crane and returns its digest.
-func image(t *testing.T, addr, tag, platform string, files keys) string {
+// pushImage pushes an image with files for a platform with crane and returns its digest.
+func pushImage(t *testing.T, addr, tag, platform string, files stringMap) string {
 	t.Helper()
 	h := newClientHome(t)
 	layer := write(t, filepath.Join(string(h), "layer.tgz"), archive(t, files))
@@ -155,30 +155,30 @@ func TestOCISelection(t *testing.T) {
 			addr := serve(t)
 			digests := map[string]string{}
 			for _, tag := range []string{"latest", "1.0.0", "1.2.0", "v1.1.0", "1.3.0-rc.1", "2.0.0-arm", "unrelated"} {
-				digests[tag] = publish(t, addr, tag, keys{"tag": tag})
+				digests[tag] = publish(t, addr, tag, stringMap{"tag": tag})
 			}
-			digests["linux"] = image(t, addr, "linux", "linux/amd64", keys{"system": "linux"})
-			digests["other"] = image(t, addr, "other", "linux/arm64", keys{"system": "other"})
+			digests["linux"] = pushImage(t, addr, "linux", "linux/amd64", stringMap{"system": "linux"})
+			digests["other"] = pushImage(t, addr, "other", "linux/arm64", stringMap{"system": "other"})
 			h := newClientHome(t)
 			h.run(t, "crane", "index", "append", "--insecure", "-m", addr+"/team/app:other", "-m", addr+"/team/app:linux", "-t", addr+"/team/app:index")
 			digests["index"] = strings.TrimSpace(h.run(t, "crane", "digest", "--insecure", addr+"/team/app:index"))
 			for _, c := range []struct {
 				name     string
-				ref      keys
+				ref      stringMap
 				revision string
-				files    keys
+				files    stringMap
 			}{
-				{"latest", keys{}, "latest@" + digests["latest"], keys{"tag": "latest"}},
-				{"tag", keys{"tag": "unrelated"}, "unrelated@" + digests["unrelated"], keys{"tag": "unrelated"}},
-				{"semver", keys{"semver": "1.x"}, "1.2.0@" + digests["1.2.0"], keys{"tag": "1.2.0"}},
-				{"semver with v", keys{"semver": "~1.1"}, "v1.1.0@" + digests["v1.1.0"], keys{"tag": "v1.1.0"}},
-				{"semver of candidates", keys{"semver": ">=1.0.0-0 <2.0.0-0"}, "1.3.0-rc.1@" + digests["1.3.0-rc.1"], keys{"tag": "1.3.0-rc.1"}},
-				{"semver filter", keys{"semver": ">=0.0.0-0", "semverFilter": ".*-arm$"}, "2.0.0-arm@" + digests["2.0.0-arm"], keys{"tag": "2.0.0-arm"}},
-				{"semver before tag", keys{"semver": "1.0.0", "tag": "latest"}, "1.0.0@" + digests["1.0.0"], keys{"tag": "1.0.0"}},
-				{"digest before all", keys{"digest": digests["1.0.0"], "semver": "2.x", "tag": "latest"}, digests["1.0.0"], keys{"tag": "1.0.0"}},
-				{"image", keys{"tag": "linux"}, "linux@" + digests["linux"], keys{"system": "linux"}},
-				{"index", keys{"tag": "index"}, "index@" + digests["index"], keys{"system": "linux"}},
-				{"digest of an index", keys{"digest": digests["index"]}, digests["index"], keys{"system": "linux"}},
+				{"latest", stringMap{}, "latest@" + digests["latest"], stringMap{"tag": "latest"}},
+				{"tag", stringMap{"tag": "unrelated"}, "unrelated@" + digests["unrelated"], stringMap{"tag": "unrelated"}},
+				{"semver", stringMap{"semver": "1.x"}, "1.2.0@" + digests["1.2.0"], stringMap{"tag": "1.2.0"}},
+				{"semver with v", stringMap{"semver": "~1.1"}, "v1.1.0@" + digests["v1.1.0"], stringMap{"tag": "v1.1.0"}},
+				{"semver of candidates", stringMap{"semver": ">=1.0.0-0 <2.0.0-0"}, "1.3.0-rc.1@" + digests["1.3.0-rc.1"], stringMap{"tag": "1.3.0-rc.1"}},
+				{"semver filter", stringMap{"semver": ">=0.0.0-0", "semverFilter": ".*-arm$"}, "2.0.0-arm@" + digests["2.0.0-arm"], stringMap{"tag": "2.0.0-arm"}},
+				{"semver before tag", stringMap{"semver": "1.0.0", "tag": "latest"}, "1.0.0@" + digests["1.0.0"], stringMap{"tag": "1.0.0"}},
+				{"digest before all", stringMap{"digest": digests["1.0.0"], "semver": "2.x", "tag": "latest"}, digests["1.0.0"], stringMap{"tag": "1.0.0"}},
+				{"image", stringMap{"tag": "linux"}, "linux@" + digests["linux"], stringMap{"system": "linux"}},
+				{"index", stringMap{"tag": "index"}, "index@" + digests["index"], stringMap{"system": "linux"}},
+				{"digest of an index", stringMap{"digest": digests["index"]}, digests["index"], stringMap{"system": "linux"}},
 			} {
 				t.Run(c.name, func(t *testing.T) {
 					store := t.TempDir()
@@ -189,7 +189,7 @@ func TestOCISelection(t *testing.T) {
 					wantFiles(t, tree(t, store), c.files)
 				})
 			}
-			got := fetchSource(t, t.TempDir(), ociSource{url: "oci://" + addr + "/team/app", insecure: true, ref: keys{"semver": "7.x"}})
+			got := fetchSource(t, t.TempDir(), ociSource{url: "oci://" + addr + "/team/app", insecure: true, ref: stringMap{"semver": "7.x"}})
 			if failed := got.status.condition("FetchFailed"); got.code != 1 || !strings.Contains(failed, "7.x") {
 				t.Errorf("a range that nothing is in: %d %s", got.code, failed)
 			}
@@ -207,7 +207,7 @@ func TestOCIRequests(t *testing.T) {
 			f := newRecordingProxy(t, addr)
 			source := ociSource{url: "oci://" + f.addr + "/team/app", insecure: true}
 			pinned := source
-			pinned.ref = keys{"digest": digest}
+			pinned.ref = stringMap{"digest": digest}
 			store, other := t.TempDir(), t.TempDir()
 			for _, c := range []struct {
 				name      string
@@ -220,18 +220,18 @@ func TestOCIRequests(t *testing.T) {
 				{"pinned", other, pinned, 0, 2},
 				{"pinned and stored", other, pinned, 0, 0},
 			} {
-				f.took()
+				f.takeRequests()
 				got := fetchSource(t, c.store, c.source)
-				seen := f.took()
+				seen := f.takeRequests()
 				if got.code != 0 || count(seen, "HEAD") != c.head || count(seen, "GET") != c.get {
 					t.Errorf("%s: exit code %d, asked %q, want %d HEAD and %d GET", c.name, got.code, seen, c.head, c.get)
 				}
 			}
-			if next := publish(t, addr, "1.0.0", keys{"new": "content"}); next == digest {
+			if next := publish(t, addr, "1.0.0", stringMap{"new": "content"}); next == digest {
 				t.Fatal("nothing changed")
 			}
 			got := fetchSource(t, store, source)
-			if seen := f.took(); got.code != 0 || count(seen, "HEAD") != 1 || count(seen, "GET") != 2 {
+			if seen := f.takeRequests(); got.code != 0 || count(seen, "HEAD") != 1 || count(seen, "GET") != 2 {
 				t.Errorf("changed: exit code %d, asked %q", got.code, seen)
 			}
 		})
@@ -252,7 +252,7 @@ func TestOCIRateLimit(t *testing.T) {
 			t.Fatalf("exit code %d\n%s", got.code, got.stderr)
 		}
 		wantFiles(t, tree(t, store), files)
-		refused = count(f.took(), "429")
+		refused = count(f.takeRequests(), "429")
 	}
 	if refused == 0 {
 		t.Error("the registry refused nothing")
@@ -260,9 +260,9 @@ func TestOCIRateLimit(t *testing.T) {
 }
 
 // filesOf returns the regular files of a tree by path.
-func filesOf(t *testing.T, root fs.FS) keys {
+func filesOf(t *testing.T, root fs.FS) stringMap {
 	t.Helper()
-	found := keys{}
+	found := stringMap{}
 	must(t, fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err

@@ -13,15 +13,15 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// homeOfApp returns a home directory with sources.yaml, which has a GitRepository with app.yaml, a
+// newAppHome returns a home directory with sources.yaml, which has a GitRepository with app.yaml, a
 // function that returns paths in it, and a function that runs headgate and returns its output.
-func homeOfApp(t *testing.T) (h clientHome, at func(name string) string, run func(args ...string) string) {
+func newAppHome(t *testing.T) (h clientHome, at func(name string) string, run func(args ...string) string) {
 	t.Helper()
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Message: "first", Files: fstest.MapFS{"app.yaml": {Data: []byte("replicas: 3\n")}}})
 	h = newClientHome(t)
 	at = func(name string) string { return filepath.Join(string(h), name) }
-	must(t, os.Rename(writeDocuments(t, []any{object("GitRepository", "app", map[string]any{"url": testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()})}), at("sources.yaml")))
+	must(t, os.Rename(writeDocuments(t, []any{object("GitRepository", "app", map[string]any{"url": testenv.ServeGit(t, testenv.GitConfig{}, repo).Repo()})}), at("sources.yaml")))
 	return h, at, func(args ...string) string {
 		t.Helper()
 		cmd := headgate(t.Context(), t, args...)
@@ -39,7 +39,7 @@ func homeOfApp(t *testing.T) (h clientHome, at func(name string) string, run fun
 // verifies it with cosign, as a file and in the registry.
 func TestProvenance(t *testing.T) {
 	t.Parallel()
-	h, at, run := homeOfApp(t)
+	h, at, run := newAppHome(t)
 	run("fetch", "-f", at("sources.yaml"), "--store", at("store"), "--provenance", at("app.json"), "--builder-id", "https://ci.example.org/release", "-q")
 	archive := archives(t, at("store"))[0]
 	write(t, at("other"), "other\n")

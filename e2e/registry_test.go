@@ -27,14 +27,14 @@ import (
 // A distribution configures the distribution registry. It has no referrers API, so clients use the
 // referrers tag.
 type distribution struct {
-	root   string      // storage directory; several registries may share it
-	ca     *testenv.CA // nil: plain HTTP
-	mutual bool        // requires client certificates of ca
-	basic  bool        // requires user alice with password s3cret
-	word   string      // requires user alice with this password
-	issuer *issuer     // requires tokens of this issuer
-	notify string      // URL that is notified of pushes
-	token  string      // Authorization header of notifications
+	root     string      // storage directory; several registries may share it
+	ca       *testenv.CA // nil: plain HTTP
+	mutual   bool        // requires client certificates of ca
+	basic    bool        // requires user alice with password s3cret
+	password string      // requires user alice with this password
+	issuer   *issuer     // requires tokens of this issuer
+	notify   string      // URL that is notified of pushes
+	token    string      // Authorization header of notifications
 }
 
 // serve starts the registry and returns its address.
@@ -60,8 +60,8 @@ func (d distribution) serve(t *testing.T) (addr string) {
 		conf["notifications"] = section{"endpoints": []section{{"name": "headgate", "url": d.notify, "headers": section{"Authorization": []string{d.token}},
 			"timeout": "5s", "threshold": 5, "backoff": "100ms"}}}
 	}
-	if d.basic || d.word != "" {
-		users := run(t, "htpasswd", "-Bbn", "alice", cmp.Or(d.word, "s3cret"))
+	if d.basic || d.password != "" {
+		users := run(t, "htpasswd", "-Bbn", "alice", cmp.Or(d.password, "s3cret"))
 		conf["auth"] = section{"htpasswd": section{"realm": "test", "path": write(t, filepath.Join(dir, "htpasswd"), users)}}
 	}
 	if d.issuer != nil {
@@ -89,9 +89,9 @@ func serveOlareg(t *testing.T, more ...string) (addr string) {
 
 // A recordingProxy is a reverse proxy that records the requests to a server.
 type recordingProxy struct {
-	addr string
-	mu   sync.Mutex
-	seen []string // METHOD PATH STATUS
+	addr     string
+	mu       sync.Mutex
+	requests []string // METHOD PATH STATUS
 }
 
 // newRecordingProxy returns a proxy that records the paths of requests.
@@ -104,11 +104,11 @@ func newRecordingProxy(t *testing.T, addr string) *recordingProxy {
 func newNamingProxy(t *testing.T, addr string, name func(*http.Request) string) *recordingProxy {
 	t.Helper()
 	f := new(recordingProxy)
-	s := fronted(t, "http://"+addr, func(proxy *httputil.ReverseProxy) http.Handler {
+	s := startReverseProxy(t, "http://"+addr, func(proxy *httputil.ReverseProxy) http.Handler {
 		proxy.ModifyResponse = func(r *http.Response) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			f.seen = append(f.seen, r.Request.Method+" "+name(r.Request)+" "+r.Status[:3])
+			f.requests = append(f.requests, r.Request.Method+" "+name(r.Request)+" "+r.Status[:3])
 			return nil
 		}
 		return proxy
@@ -117,9 +117,9 @@ func newNamingProxy(t *testing.T, addr string, name func(*http.Request) string) 
 	return f
 }
 
-// fronted starts a server that runs until the test ends. Its handler is wrap applied to a reverse
+// startReverseProxy starts a server that runs until the test ends. Its handler is wrap applied to a reverse
 // proxy to server.
-func fronted(t *testing.T, server string, wrap func(*httputil.ReverseProxy) http.Handler) *httptest.Server {
+func startReverseProxy(t *testing.T, server string, wrap func(*httputil.ReverseProxy) http.Handler) *httptest.Server {
 	t.Helper()
 	target, err := url.Parse(server)
 	must(t, err)
@@ -132,12 +132,12 @@ func fronted(t *testing.T, server string, wrap func(*httputil.ReverseProxy) http
 	return s
 }
 
-// took returns the requests since the last call.
-func (f *recordingProxy) took() []string {
+// takeRequests returns the requests since the last call.
+func (f *recordingProxy) takeRequests() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	seen := f.seen
-	f.seen = nil
+	seen := f.requests
+	f.requests = nil
 	return seen
 }
 
@@ -155,12 +155,12 @@ func count(seen []string, part string) (n int) {
 type ociSource struct {
 	url      string
 	insecure bool
-	ref      keys
-	login    *login // nil: no secretRef
-	cert     keys   // nil: no certSecretRef
-	proxy    keys   // nil: no proxySecretRef
-	provider string // of verify; "" for none
-	trust    keys   // the Secret of verify
+	ref      stringMap
+	login    *login    // nil: no secretRef
+	cert     stringMap // nil: no certSecretRef
+	proxy    stringMap // nil: no proxySecretRef
+	provider string    // of verify; "" for none
+	trust    stringMap // the Secret of verify
 }
 
 // A login is for a registry.
@@ -168,23 +168,23 @@ type login struct{ host, username, password string }
 
 func (s ociSource) manifest(t *testing.T) string {
 	t.Helper()
-	spec := map[string]any{"url": s.url, "insecure": s.insecure, "ref": keys{"tag": "1.0.0"}}
+	spec := map[string]any{"url": s.url, "insecure": s.insecure, "ref": stringMap{"tag": "1.0.0"}}
 	if s.ref != nil {
 		spec["ref"] = s.ref
 	}
 	if s.provider != "" {
 		spec["verify"] = map[string]any{"provider": s.provider}
 	}
-	var docker keys
+	var docker stringMap
 	if s.login != nil {
 		docker = s.login.docker()
 	}
-	return manifest(t, "OCIRepository", spec, map[string]keys{"secretRef": docker, "certSecretRef": s.cert, "proxySecretRef": s.proxy, "verify.secretRef": s.trust})
+	return manifest(t, "OCIRepository", spec, map[string]stringMap{"secretRef": docker, "certSecretRef": s.cert, "proxySecretRef": s.proxy, "verify.secretRef": s.trust})
 }
 
 // docker returns the content of a Secret of type kubernetes.io/dockerconfigjson.
-func (l login) docker() keys {
-	return keys{".dockerconfigjson": encoded(map[string]any{"auths": map[string]any{l.host: keys{"username": l.username, "password": l.password}}})}
+func (l login) docker() stringMap {
+	return stringMap{".dockerconfigjson": toJSON(map[string]any{"auths": map[string]any{l.host: stringMap{"username": l.username, "password": l.password}}})}
 }
 
 // A clientHome is the home directory of registry clients, without any settings of the machine.
@@ -215,14 +215,14 @@ func (h clientHome) run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// A pushed is the output of headgate push.
-type pushed struct {
+// A pushResult is the output of headgate push.
+type pushResult struct {
 	URL, Digest string
 	Tags        []string
 }
 
 // push runs headgate push on a directory or an object of a store.
-func push(t *testing.T, env []string, args ...string) pushed {
+func push(t *testing.T, env []string, args ...string) pushResult {
 	t.Helper()
 	cmd := headgate(t.Context(), t, append([]string{"push", "--insecure", "-o", "json"}, args...)...)
 	cmd.Env = append(cmd.Env, env...)
@@ -232,13 +232,13 @@ func push(t *testing.T, env []string, args ...string) pushed {
 	if err != nil {
 		t.Fatalf("headgate push %q: %v\n%s", args, err, said)
 	}
-	var p pushed
+	var p pushResult
 	must(t, json.Unmarshal(out, &p))
 	return p
 }
 
-// written writes files to a directory and returns it.
-func written(t *testing.T, files keys) string {
+// writeFiles writes files to a directory and returns it.
+func writeFiles(t *testing.T, files stringMap) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -249,7 +249,7 @@ func written(t *testing.T, files keys) string {
 	return dir
 }
 
-var published = keys{"app.yaml": strings.Repeat("replicas: 3\n", 5000), "base/naïve name": "ü\n", "empty": ""}
+var publishedFiles = stringMap{"app.yaml": strings.Repeat("replicas: 3\n", 5000), "base/naïve name": "ü\n", "empty": ""}
 
 // TestPush pushes to registries with headgate, and pulls with the libraries that Flux uses for
 // artifacts: crane and its own archive reader.
@@ -258,7 +258,7 @@ func TestPush(t *testing.T) {
 	for name, serve := range registries {
 		t.Run(name, func(t *testing.T) {
 			f := newRecordingProxy(t, serve(t))
-			dir := written(t, published)
+			dir := writeFiles(t, publishedFiles)
 			must(t, os.Symlink("app.yaml", filepath.Join(dir, "link")))
 			p := push(t, nil, dir, "oci://"+f.addr+"/team/app:1.0.0", "--tag", "stable", "--revision", "main@sha1:abc")
 			for _, tag := range []string{"1.0.0", "stable"} {
@@ -278,18 +278,18 @@ func TestPush(t *testing.T) {
 				out := t.TempDir()
 				must(t, tar.Untar(blob, out))
 				must(t, blob.Close())
-				wantFiles(t, filesOf(t, os.DirFS(out)), published)
+				wantFiles(t, filesOf(t, os.DirFS(out)), publishedFiles)
 			}
 			store := t.TempDir()
 			got := fetchSource(t, store, ociSource{url: "oci://" + f.addr + "/team/app", insecure: true})
 			if got.code != 0 || got.status.Artifact.Revision != "1.0.0@"+p.Digest {
 				t.Fatalf("fetch: %+v", got)
 			}
-			wantFiles(t, tree(t, store), published)
+			wantFiles(t, tree(t, store), publishedFiles)
 
-			f.took()
-			cmd := push(t, []string{"TZ=Asia/Tokyo"}, written(t, published), "oci://"+f.addr+"/team/app:1.0.0", "--revision", "main@sha1:abc")
-			if seen := f.took(); cmd.Digest != p.Digest || count(seen, "PUT")+count(seen, "POST") > 0 {
+			f.takeRequests()
+			cmd := push(t, []string{"TZ=Asia/Tokyo"}, writeFiles(t, publishedFiles), "oci://"+f.addr+"/team/app:1.0.0", "--revision", "main@sha1:abc")
+			if seen := f.takeRequests(); cmd.Digest != p.Digest || count(seen, "PUT")+count(seen, "POST") > 0 {
 				t.Errorf("pushed %s again, as %s, by %q", p.Digest, cmd.Digest, seen)
 			}
 		})
@@ -304,16 +304,16 @@ func TestPushAccess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d.root = t.TempDir()
 			addr := d.serve(t)
-			config := write(t, filepath.Join(t.TempDir(), "config.json"), encoded(map[string]any{"auths": map[string]any{addr: keys{"auth": "YWxpY2U6czNjcmV0"}}}))
-			dir := written(t, published)
+			config := write(t, filepath.Join(t.TempDir(), "config.json"), toJSON(map[string]any{"auths": map[string]any{addr: stringMap{"auth": "YWxpY2U6czNjcmV0"}}}))
+			dir := writeFiles(t, publishedFiles)
 			p := push(t, []string{"DOCKER_CONFIG=" + filepath.Dir(config)}, dir, "oci://"+addr+"/team/app:1.0.0", "--docker-config")
 			cmd := headgate(t.Context(), t, "diff", dir, "oci://"+addr+"/team/app@"+p.Digest, "--insecure", "--docker-config="+config)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("diff: %v\n%s", err, out)
 			}
-			changed := maps.Clone(published)
+			changed := maps.Clone(publishedFiles)
 			changed["app.yaml"] = "replicas: 5\n"
-			cmd = headgate(t.Context(), t, "diff", "oci://"+addr+"/team/app:1.0.0", written(t, changed), "--insecure", "--docker-config="+config, "-o", "name")
+			cmd = headgate(t.Context(), t, "diff", "oci://"+addr+"/team/app:1.0.0", writeFiles(t, changed), "--insecure", "--docker-config="+config, "-o", "name")
 			if out, _ := cmd.Output(); string(out) != "app.yaml\n" || cmd.ProcessState.ExitCode() != 4 {
 				t.Errorf("diff: %s, exit code %d", out, cmd.ProcessState.ExitCode())
 			}
@@ -332,13 +332,13 @@ func TestFluxRegistryClient(t *testing.T) {
 	for name, serve := range registries {
 		t.Run(name, func(t *testing.T) {
 			addr, client := serve(t), oci.NewClient(oci.DefaultOptions())
-			dir := written(t, published)
+			dir := writeFiles(t, publishedFiles)
 			ours := push(t, nil, dir, "oci://"+addr+"/team/ours:1.0.0", "--revision", "main@sha1:abc", "--source", "https://example.com/app.git")
 
 			out := t.TempDir()
 			meta, err := client.Pull(t.Context(), addr+"/team/ours:1.0.0", out)
 			must(t, err)
-			wantFiles(t, filesOf(t, os.DirFS(out)), published)
+			wantFiles(t, filesOf(t, os.DirFS(out)), publishedFiles)
 			if meta.Revision != "main@sha1:abc" || meta.Source != "https://example.com/app.git" || meta.Digest != addr+"/team/ours@"+ours.Digest {
 				t.Errorf("pulled %+v", meta)
 			}
@@ -353,7 +353,7 @@ func TestFluxRegistryClient(t *testing.T) {
 				if got.code != 0 || got.status.Artifact == nil {
 					t.Fatalf("exit code %d, %+v\n%s", got.code, got.status, got.stderr)
 				}
-				wantFiles(t, tree(t, store), published)
+				wantFiles(t, tree(t, store), publishedFiles)
 				digests[got.status.Artifact.Digest] = true
 			}
 			testenv.Equal(t, len(digests), 1, "one tree, pushed by two, has the digests %v", digests)
@@ -374,16 +374,16 @@ func TestLayout(t *testing.T) {
 	h.run(t, "oras", "copy", "--from-plain-http", "--to-oci-layout", "--recursive", of.addr+"/team/app:1.0.0", "layout:1.0.0")
 	for _, c := range []struct {
 		name  string
-		trust keys
+		trust stringMap
 		code  int
-	}{{"verified", s.trust, 0}, {"refused", s.stranger, 3}} {
+	}{{"verified", s.trust, 0}, {"refused", s.otherSigner, 3}} {
 		store := t.TempDir()
 		got := fetchSource(t, store, ociSource{url: "oci://registry.example/team/app", provider: s.provider, trust: c.trust}, "--from", "oci://registry.example/team/app="+layout)
 		if got.code != c.code {
 			t.Fatalf("%s: exit code %d, %+v\n%s", c.name, got.code, got.status, got.stderr)
 		}
 		if c.code == 0 {
-			wantFiles(t, tree(t, store), keys{"tag": "1.0.0"})
+			wantFiles(t, tree(t, store), stringMap{"tag": "1.0.0"})
 		}
 	}
 }

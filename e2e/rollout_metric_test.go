@@ -40,16 +40,16 @@ func TestMetricsOfPrometheus(t *testing.T) {
 	for provider := range loads {
 		t.Run(provider, func(t *testing.T) {
 			c := appCanary(provider, "app", "")
-			near(t, q, c, rollout.Metric{Name: rollout.SuccessRate}, 99)
-			near(t, q, c, rollout.Metric{Name: rollout.RequestDuration}, 198) // interpolated between 100 and 200 ms at 98 of 100
+			wantValue(t, q, c, rollout.Metric{Name: rollout.SuccessRate}, 99)
+			wantValue(t, q, c, rollout.Metric{Name: rollout.RequestDuration}, 198) // interpolated between 100 and 200 ms at 98 of 100
 		})
 	}
 
 	t.Run("no request succeeds", func(t *testing.T) {
-		near(t, q, appCanary("istio", "broken", ""), rollout.Metric{Name: rollout.SuccessRate}, 0)
+		wantValue(t, q, appCanary("istio", "broken", ""), rollout.Metric{Name: rollout.SuccessRate}, 0)
 	})
 	t.Run("no request fails", func(t *testing.T) {
-		near(t, q, appCanary("istio", "sound", ""), rollout.Metric{Name: rollout.SuccessRate}, 100)
+		wantValue(t, q, appCanary("istio", "sound", ""), rollout.Metric{Name: rollout.SuccessRate}, 100)
 	})
 	for _, target := range []string{"idle", "unknown"} {
 		t.Run("no traffic: "+target, func(t *testing.T) {
@@ -66,9 +66,9 @@ func TestMetricsOfPrometheus(t *testing.T) {
 	t.Run("credentials", func(t *testing.T) { testCredentials(t, address) })
 }
 
-// near checks the value of a metric. The tolerance allows for the extrapolation
+// wantValue checks the value of a metric. The tolerance allows for the extrapolation
 // of rates.
-func near(t *testing.T, q *metric.Querier, c *rollout.Canary, m rollout.Metric, want float64) {
+func wantValue(t *testing.T, q *metric.Querier, c *rollout.Canary, m rollout.Metric, want float64) {
 	t.Helper()
 	got, err := q.Query(t.Context(), c, m)
 	if err != nil || math.Abs(got-want) > 1e-6 {
@@ -263,7 +263,7 @@ func withUser(address string) string {
 func awaitTraffic(t *testing.T, q *metric.Querier, address string) {
 	t.Helper()
 	c := appCanary("istio", "app", withUser(address))
-	until(t, "two scrapes", func() bool {
+	waitUntil(t, "two scrapes", func() bool {
 		_, err := q.Query(t.Context(), c, rollout.Metric{Name: rollout.SuccessRate})
 		return err == nil
 	})

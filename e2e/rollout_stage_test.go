@@ -34,9 +34,9 @@ func serveLoadTester(t *testing.T) string {
 	return "http://" + addr
 }
 
-// A stage has two application servers, a proxy in front of them, and the command that runs a
+// A rolloutSetup has two application servers, a proxy in front of them, and the command that runs a
 // rollout between them.
-type stage struct {
+type rolloutSetup struct {
 	t               *testing.T
 	tester          string
 	primary, canary *httptest.Server
@@ -47,9 +47,9 @@ type stage struct {
 	begun           chan struct{} // the primary has received a slow request
 }
 
-func newStage(t *testing.T, tester string) *stage {
+func newRolloutSetup(t *testing.T, tester string) *rolloutSetup {
 	t.Helper()
-	s := &stage{t: t, tester: tester, dir: t.TempDir(), begun: make(chan struct{}, 1)}
+	s := &rolloutSetup{t: t, tester: tester, dir: t.TempDir(), begun: make(chan struct{}, 1)}
 	s.primary = httptest.NewServer(s.answer("primary", nil))
 	s.canary = httptest.NewServer(s.answer("canary", &s.canaryRequests))
 	t.Cleanup(s.primary.Close)
@@ -59,7 +59,7 @@ func newStage(t *testing.T, tester string) *stage {
 }
 
 // declare writes a canary with webhooks.
-func (s *stage) declare(name string, webhooks ...map[string]any) {
+func (s *rolloutSetup) declare(name string, webhooks ...map[string]any) {
 	s.t.Helper()
 	analysis := map[string]any{
 		"interval": "1m", "threshold": 2, "stepWeight": 20, "maxWeight": 60, "webhooks": webhooks,
@@ -73,7 +73,7 @@ func (s *stage) declare(name string, webhooks ...map[string]any) {
 }
 
 // answer returns a handler that answers with name after a delay: 500 ms for /slow, else 20 ms.
-func (s *stage) answer(name string, count *atomic.Int64) http.HandlerFunc {
+func (s *rolloutSetup) answer(name string, count *atomic.Int64) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if count != nil {
 			count.Add(1)
@@ -99,12 +99,12 @@ func (s *stage) answer(name string, count *atomic.Int64) http.HandlerFunc {
 }
 
 // post opens or closes a gate or switch of the load tester.
-func (s *stage) post(path, name string) {
+func (s *rolloutSetup) post(path, name string) {
 	s.t.Helper()
-	must(s.t, s.tell(path, name))
+	must(s.t, s.tryPost(path, name))
 }
 
-func (s *stage) tell(path, name string) error {
+func (s *rolloutSetup) tryPost(path, name string) error {
 	resp, err := http.Post(s.tester+path, "application/json", strings.NewReader(fmt.Sprintf(`{"name": %q, "namespace": "default"}`, name)))
 	if err != nil {
 		return err
@@ -118,13 +118,13 @@ func (s *stage) tell(path, name string) error {
 
 // gate returns the URL of a gate of the load tester. The gate is open, and is closed before check
 // number last.
-func (s *stage) gate(name string, last int64) string {
+func (s *rolloutSetup) gate(name string, last int64) string {
 	s.t.Helper()
 	checks := atomic.Int64{}
-	front := fronted(s.t, s.tester, func(tester *httputil.ReverseProxy) http.Handler {
+	front := startReverseProxy(s.t, s.tester, func(tester *httputil.ReverseProxy) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if checks.Add(1) == last {
-				if err := s.tell("/gate/close", name); err != nil {
+				if err := s.tryPost("/gate/close", name); err != nil {
 					s.t.Error(err)
 				}
 			}
@@ -137,11 +137,11 @@ func (s *stage) gate(name string, last int64) string {
 
 // A rolloutProcess is a running headgate rollout.
 type rolloutProcess struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	events chan event // closed at the end of the output
-	stderr *log
-	seen   []event
+	t        *testing.T
+	cmd      *exec.Cmd
+	events   chan event // closed at the end of the output
+	stderr   *log
+	received []event
 }
 
 // An event is a line of the command's output: an event or the final result.
@@ -155,7 +155,7 @@ type event struct {
 }
 
 // run starts the command and waits until its proxy listens.
-func (s *stage) run(args ...string) *rolloutProcess {
+func (s *rolloutSetup) run(args ...string) *rolloutProcess {
 	s.t.Helper()
 	args = append([]string{"rollout", "run", "-f", s.manifest, "--revision", "v2", "--interval", "300ms", "-o", "json",
 		"--proxy", s.proxy, "--primary", s.primary.URL, "--canary", s.canary.URL, "--proxy-keep"}, args...)
@@ -184,8 +184,8 @@ func (s *stage) run(args ...string) *rolloutProcess {
 	return r
 }
 
-// until returns the first event for which wanted returns true.
-func (r *rolloutProcess) until(what string, wanted func(event) bool) event {
+// waitUntil returns the first event for which wanted returns true.
+func (r *rolloutProcess) waitUntil(what string, wanted func(event) bool) event {
 	r.t.Helper()
 	limit := time.NewTimer(time.Minute)
 	defer limit.Stop()
@@ -193,21 +193,21 @@ func (r *rolloutProcess) until(what string, wanted func(event) bool) event {
 		select {
 		case e, open := <-r.events:
 			if !open {
-				r.t.Fatalf("the command ended before %s; it told %+v", what, r.seen)
+				r.t.Fatalf("the command ended before %s; it told %+v", what, r.received)
 			}
-			r.seen = append(r.seen, e)
+			r.received = append(r.received, e)
 			if wanted(e) {
 				return e
 			}
 		case <-limit.C:
-			r.t.Fatalf("no %s; it told %+v", what, r.seen)
+			r.t.Fatalf("no %s; it told %+v", what, r.received)
 		}
 	}
 }
 
-func code(code string) func(event) bool { return func(e event) bool { return e.Code == code } }
+func hasCode(code string) func(event) bool { return func(e event) bool { return e.Code == code } }
 
-func ended(e event) bool { return e.Outcome != "" }
+func isResult(e event) bool { return e.Outcome != "" }
 
 // end terminates the command and checks its exit code.
 func (r *rolloutProcess) end(want int) {
@@ -222,7 +222,7 @@ func (r *rolloutProcess) end(want int) {
 }
 
 // served sends 100 requests to the proxy and counts the answers by server.
-func (s *stage) served() map[string]int {
+func (s *rolloutSetup) served() map[string]int {
 	s.t.Helper()
 	got := map[string]int{}
 	for range 100 {
@@ -239,7 +239,7 @@ func (s *stage) served() map[string]int {
 func hook(name, kind, url string, metadata ...string) map[string]any {
 	h := map[string]any{"name": name, "type": kind, "url": url, "timeout": "20s"}
 	if len(metadata) > 0 {
-		m := keys{}
+		m := stringMap{}
 		for i := 0; i < len(metadata); i += 2 {
 			m[metadata[i]] = metadata[i+1]
 		}
@@ -248,9 +248,9 @@ func hook(name, kind, url string, metadata ...string) map[string]any {
 	return h
 }
 
-// pressure returns a webhook with which the load tester runs hey against the proxy, and the path of
+// heyWebhook returns a webhook with which the load tester runs hey against the proxy, and the path of
 // the report.
-func pressure(t *testing.T, tester, proxy, dir string) (map[string]any, string) {
+func heyWebhook(t *testing.T, tester, proxy, dir string) (map[string]any, string) {
 	t.Helper()
 	report := filepath.Join(dir, "hey.txt")
 	command := fmt.Sprintf("%s -z 2s -c 4 http://%s/ >>%s", tool(t, "hey"), proxy, report)
@@ -260,7 +260,7 @@ func pressure(t *testing.T, tester, proxy, dir string) (map[string]any, string) 
 // checkReport checks that hey lost no requests.
 func checkReport(t *testing.T, report string) {
 	t.Helper()
-	until(t, "the report of hey", func() bool { // hey may still be running
+	waitUntil(t, "the report of hey", func() bool { // hey may still be running
 		text, _ := os.ReadFile(report)
 		if bytes.Contains(text, []byte("Error distribution")) {
 			t.Fatalf("hey lost requests:\n%s", text)

@@ -24,8 +24,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// A servedStore is a running headgate serve.
-type servedStore struct {
+// A serveProcess is a running headgate serve.
+type serveProcess struct {
 	t       *testing.T
 	url     string
 	store   string
@@ -36,10 +36,10 @@ type servedStore struct {
 	log     *log
 }
 
-// newServedStore prepares a server with its own directories.
-func newServedStore(t *testing.T, more ...string) *servedStore {
+// newServeProcess prepares a server with its own directories.
+func newServeProcess(t *testing.T, more ...string) *serveProcess {
 	t.Helper()
-	s := &servedStore{t: t, store: filepath.Join(t.TempDir(), "store"), sources: t.TempDir(), secrets: t.TempDir(), more: more}
+	s := &serveProcess{t: t, store: filepath.Join(t.TempDir(), "store"), sources: t.TempDir(), secrets: t.TempDir(), more: more}
 	t.Cleanup(func() {
 		if s.cmd != nil {
 			s.end(syscall.SIGTERM)
@@ -52,7 +52,7 @@ func newServedStore(t *testing.T, more ...string) *servedStore {
 }
 
 // start starts the server. After a restart it has the same address.
-func (s *servedStore) start() {
+func (s *serveProcess) start() {
 	s.t.Helper()
 	addr := "127.0.0.1:0"
 	if _, at, found := strings.Cut(s.url, "://"); found {
@@ -77,7 +77,7 @@ func (s *servedStore) start() {
 }
 
 // end ends the server with a signal. After SIGTERM it must exit with code 0.
-func (s *servedStore) end(signal syscall.Signal) {
+func (s *serveProcess) end(signal syscall.Signal) {
 	s.t.Helper()
 	must(s.t, s.cmd.Process.Signal(signal))
 	err := s.cmd.Wait()
@@ -88,14 +88,14 @@ func (s *servedStore) end(signal syscall.Signal) {
 }
 
 // document atomically writes a file with documents.
-func (s *servedStore) document(name string, documents ...any) {
+func (s *serveProcess) document(name string, documents ...any) {
 	s.t.Helper()
 	text := read(s.t, writeDocuments(s.t, documents))
 	s.file(filepath.Join(s.sources, name), text)
 }
 
 // secret writes a Secret.
-func (s *servedStore) secret(name string, data keys) {
+func (s *serveProcess) secret(name string, data stringMap) {
 	s.t.Helper()
 	dir := filepath.Join(s.secrets, name)
 	must(s.t, os.MkdirAll(dir, 0o700))
@@ -104,14 +104,14 @@ func (s *servedStore) secret(name string, data keys) {
 	}
 }
 
-func (s *servedStore) file(path, text string) {
+func (s *serveProcess) file(path, text string) {
 	s.t.Helper()
 	temp := write(s.t, filepath.Join(filepath.Dir(path), "."+filepath.Base(path)), text)
 	must(s.t, os.Rename(temp, path))
 }
 
 // command runs a command against the server and returns its output.
-func (s *servedStore) command(code int, args ...string) (stdout, stderr string) {
+func (s *serveProcess) command(code int, args ...string) (stdout, stderr string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
@@ -126,8 +126,8 @@ func (s *servedStore) command(code int, args ...string) (stdout, stderr string) 
 	return out.String(), said.String()
 }
 
-// A keptItem is an object as get prints it.
-type keptItem struct {
+// A servedItem is an object as get prints it.
+type servedItem struct {
 	Kind     string
 	Metadata struct {
 		Name, Namespace string
@@ -136,11 +136,11 @@ type keptItem struct {
 	Status status
 }
 
-// until watches an object until holds returns true, and returns the object.
-func (s *servedStore) until(what, ref string, holds func(keptItem) bool) (item keptItem) {
+// waitUntil watches an object until holds returns true, and returns the object.
+func (s *serveProcess) waitUntil(what, ref string, holds func(servedItem) bool) (item servedItem) {
 	s.t.Helper()
 	s.watch(what, []string{"get", "-w", "-o", "json", ref}, func(line []byte) bool {
-		item = keptItem{}
+		item = servedItem{}
 		must(s.t, json.Unmarshal(line, &item))
 		return holds(item)
 	})
@@ -148,7 +148,7 @@ func (s *servedStore) until(what, ref string, holds func(keptItem) bool) (item k
 }
 
 // watch runs a command until is returns true for a line of its output.
-func (s *servedStore) watch(what string, args []string, is func([]byte) bool) {
+func (s *serveProcess) watch(what string, args []string, is func([]byte) bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
@@ -172,16 +172,16 @@ func (s *servedStore) watch(what string, args []string, is func([]byte) bool) {
 	}
 }
 
-func ready(i keptItem) bool { return strings.HasPrefix(i.Status.condition("Ready"), "True") }
+func isReady(i servedItem) bool { return strings.HasPrefix(i.Status.condition("Ready"), "True") }
 
-// hourly returns a GitRepository that is checked once an hour.
-func hourly(name, url string) any {
+// hourlyRepository returns a GitRepository that is checked once an hour.
+func hourlyRepository(name, url string) any {
 	return object("GitRepository", name, map[string]any{"url": url, "interval": "1h"})
 }
 
-// hooked returns an object whose webhook uses a key in a Secret.
-func hooked(object any, secret string) any {
-	object.(map[string]any)["metadata"].(map[string]any)["annotations"] = keys{"hook.headgate.dev/secret": secret}
+// withWebhook returns an object whose webhook uses a key in a Secret.
+func withWebhook(object any, secret string) any {
+	object.(map[string]any)["metadata"].(map[string]any)["annotations"] = stringMap{"hook.headgate.dev/secret": secret}
 	return object
 }
 
@@ -211,7 +211,7 @@ const pushBody = `{"ref": "refs/heads/main", "repository": {"full_name": "team/a
 // is one hour, and that the client library of Flux's controllers can fetch it.
 func TestServePush(t *testing.T) {
 	t.Parallel()
-	repo, _ := sample(t)
+	repo, _ := newSampleRepo(t)
 	repo.Git("config", "http.receivepack", "true")
 	web := serveGit(t, repo).plain
 	clone := filepath.Join(t.TempDir(), "clone")
@@ -220,11 +220,11 @@ func TestServePush(t *testing.T) {
 		return strings.TrimSpace(run(t, "git", append([]string{"-c", "user.name=alice", "-c", "user.email=alice@example.org", "-C", clone}, args...)...))
 	}
 	run(t, "git", "clone", "-q", strings.Replace(web, "//", "//alice:s3cret@", 1)+"/basic/repo.git", clone)
-	s := newServedStore(t)
-	s.secret("app-hook", keys{"token": "hook-key"})
-	s.document("app.yaml", hooked(hourly("app", web+"/public/repo.git"), "app-hook"))
+	s := newServeProcess(t)
+	s.secret("app-hook", stringMap{"token": "hook-key"})
+	s.document("app.yaml", withWebhook(hourlyRepository("app", web+"/public/repo.git"), "app-hook"))
 	s.start()
-	first := s.until("the first artifact", "gitrepository/app", ready)
+	first := s.waitUntil("the first artifact", "gitrepository/app", isReady)
 	dir := t.TempDir()
 	client := fetch.New(fetch.WithUntar())
 	must(t, client.Fetch(s.url+"/"+first.Status.Artifact.Path, first.Status.Artifact.Digest, dir))
@@ -262,7 +262,7 @@ func TestServePush(t *testing.T) {
 	if got := callHook(t, s.url+"/hook/GitRepository/app", "hook-key", "push", pushBody); got/100 != 2 {
 		t.Fatalf("the webhook answers %d", got)
 	}
-	pushed := s.until("the artifact of the push", "gitrepository/app", func(i keptItem) bool { return i.Status.Artifact.Revision == revision })
+	pushed := s.waitUntil("the artifact of the push", "gitrepository/app", func(i servedItem) bool { return i.Status.Artifact.Revision == revision })
 	a := pushed.Status.Artifact
 	dir = t.TempDir()
 	must(t, client.Fetch(s.url+"/"+a.Path, a.Digest, dir))
@@ -281,15 +281,15 @@ func TestServePush(t *testing.T) {
 // an unknown token is refused.
 func TestServeAccess(t *testing.T) {
 	t.Parallel()
-	repo, _ := sample(t)
+	repo, _ := newSampleRepo(t)
 	dir, ca := t.TempDir(), testenv.NewCA(t)
 	cert, key := ca.Server()
 	file := func(name, text string) string { return write(t, filepath.Join(dir, name), text) }
-	s := newServedStore(t, "--tls-cert", file("tls.crt", string(cert)), "--tls-key", file("tls.key", string(key)), "--from", "https://git.example.org/app="+repo.Dir,
+	s := newServeProcess(t, "--tls-cert", file("tls.crt", string(cert)), "--tls-key", file("tls.key", string(key)), "--from", "https://git.example.org/app="+repo.Dir,
 		"--tokens", file("tokens.yaml", "tokens: [{name: ops, token: operator-token-0123456789}]\n"))
-	s.document("app.yaml", hourly("app", "https://git.example.org/app"))
+	s.document("app.yaml", hourlyRepository("app", "https://git.example.org/app"))
 	s.start()
-	a := s.until("the first artifact", "gitrepository/app", ready).Status.Artifact // through the socket
+	a := s.waitUntil("the first artifact", "gitrepository/app", isReady).Status.Artifact // through the socket
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}}}
 	flags := []string{"--server", s.url, "--ca-file", file("ca.crt", string(ca.PEM())), "--token-file"}
 	for token, want := range map[string]int{"nobody's-token-0123456789": http.StatusUnauthorized, "operator-token-0123456789": http.StatusOK} {
@@ -311,15 +311,15 @@ func TestServeAccess(t *testing.T) {
 // immediately, and that a removed object disappears after the retention.
 func TestServeRegistry(t *testing.T) {
 	t.Parallel()
-	s := newServedStore(t, "--retention", "1s")
-	s.secret("push", keys{"token": "Bearer registry-token"})
+	s := newServeProcess(t, "--retention", "1s")
+	s.secret("push", stringMap{"token": "Bearer registry-token"})
 	s.start()
 	addr := distribution{root: t.TempDir(), notify: s.url + "/hook/OCIRepository/app", token: "Bearer registry-token"}.serve(t)
-	push(t, nil, written(t, published), "oci://"+addr+"/team/app:latest", "--revision", "main@sha1:1")
-	s.document("app.yaml", hooked(object("OCIRepository", "app", map[string]any{"url": "oci://" + addr + "/team/app", "interval": "1h", "insecure": true}), "push"))
-	first := s.until("the first artifact", "ocirepository/app", ready)
-	pushed := push(t, nil, written(t, keys{"app.yaml": "replicas: 4\n"}), "oci://"+addr+"/team/app:latest", "--revision", "main@sha1:2")
-	second := s.until("the artifact of the push", "ocirepository/app", func(i keptItem) bool { return strings.HasSuffix(i.Status.Artifact.Revision, pushed.Digest) })
+	push(t, nil, writeFiles(t, publishedFiles), "oci://"+addr+"/team/app:latest", "--revision", "main@sha1:1")
+	s.document("app.yaml", withWebhook(object("OCIRepository", "app", map[string]any{"url": "oci://" + addr + "/team/app", "interval": "1h", "insecure": true}), "push"))
+	first := s.waitUntil("the first artifact", "ocirepository/app", isReady)
+	pushed := push(t, nil, writeFiles(t, stringMap{"app.yaml": "replicas: 4\n"}), "oci://"+addr+"/team/app:latest", "--revision", "main@sha1:2")
+	second := s.waitUntil("the artifact of the push", "ocirepository/app", func(i servedItem) bool { return strings.HasSuffix(i.Status.Artifact.Revision, pushed.Digest) })
 	if second.Status.Artifact.Digest == first.Status.Artifact.Digest {
 		t.Error("the artifact is that of before")
 	}

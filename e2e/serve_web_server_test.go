@@ -18,32 +18,32 @@ import (
 	"github.com/headgate-io/headgate/source/serve/api"
 )
 
-// A fakeSourceServer serves the HTTP API of headgate serve with data of a test,
+// A fakeServeAPI serves the HTTP API of headgate serve with data of a test,
 // for example states, names, messages and amounts that real origins do not
 // produce.
-type fakeSourceServer struct {
+type fakeServeAPI struct {
 	t      *testing.T
 	url    string
 	server *http.Server
 
-	mu       sync.Mutex
-	sources  map[string]api.Source
-	runs     map[string][]api.Run
-	events   []api.Event
-	files    []api.File
-	defects  []string
-	session  api.Session
-	changed  chan struct{} // closed by the next change
-	log      []string      // keys of changed sources in order
-	requests []string      // POST requests: METHOD PATH BODY
+	mu          sync.Mutex
+	sources     map[string]api.Source
+	runs        map[string][]api.Run
+	events      []api.Event
+	files       []api.File
+	defects     []string
+	session     api.Session
+	changed     chan struct{} // closed by the next change
+	changedKeys []string      // keys of changed sources in order
+	requests    []string      // POST requests: METHOD PATH BODY
 }
 
 func keyOf(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
 
-// fakeSources serves the page and its API on loopback.
-func fakeSources(t *testing.T, sources ...api.Source) *fakeSourceServer {
+// startFakeAPI serves the page and its API on loopback.
+func startFakeAPI(t *testing.T, sources ...api.Source) *fakeServeAPI {
 	t.Helper()
-	s := &fakeSourceServer{t: t, sources: map[string]api.Source{}, runs: map[string][]api.Run{}, changed: make(chan struct{}),
+	s := &fakeServeAPI{t: t, sources: map[string]api.Source{}, runs: map[string][]api.Run{}, changed: make(chan struct{}),
 		session: api.Session{May: []string{"fetch", "read", "change"}}}
 	for _, one := range sources {
 		s.sources[keyOf(one.Kind, one.Namespace, one.Name)] = one
@@ -54,7 +54,7 @@ func fakeSources(t *testing.T, sources ...api.Source) *fakeSourceServer {
 }
 
 // open starts serving at an address.
-func (s *fakeSourceServer) open(addr string) {
+func (s *fakeServeAPI) open(addr string) {
 	s.t.Helper()
 	l, err := net.Listen("tcp", addr)
 	must(s.t, err)
@@ -77,7 +77,7 @@ func (s *fakeSourceServer) open(addr string) {
 
 // restart closes all connections, calls between, and serves at the same address
 // again.
-func (s *fakeSourceServer) restart(between func()) {
+func (s *fakeServeAPI) restart(between func()) {
 	s.t.Helper()
 	must(s.t, s.server.Close())
 	between()
@@ -85,17 +85,17 @@ func (s *fakeSourceServer) restart(between func()) {
 }
 
 // edit changes a source in place.
-func (s *fakeSourceServer) edit(key string, change func(*api.Source)) {
+func (s *fakeServeAPI) edit(key string, change func(*api.Source)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.sources[key]
 	change(&one)
 	s.sources[key] = one
-	s.tell(key)
+	s.notify(key)
 }
 
-// ends adds a finished run to a source and changes the source.
-func (s *fakeSourceServer) ends(key string, run api.Run, change func(*api.Source)) {
+// endRun adds a finished run to a source and changes the source.
+func (s *fakeServeAPI) endRun(key string, run api.Run, change func(*api.Source)) {
 	s.mu.Lock()
 	s.runs[key] = append([]api.Run{run}, s.runs[key]...)
 	s.mu.Unlock()
@@ -105,38 +105,38 @@ func (s *fakeSourceServer) ends(key string, run api.Run, change func(*api.Source
 	})
 }
 
-func (s *fakeSourceServer) remove(key string) {
+func (s *fakeServeAPI) remove(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sources, key)
-	s.tell(key)
+	s.notify(key)
 }
 
-func (s *fakeSourceServer) tell(key string) {
-	s.log = append(s.log, key)
+func (s *fakeServeAPI) notify(key string) {
+	s.changedKeys = append(s.changedKeys, key)
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-func (s *fakeSourceServer) asked() []string {
+func (s *fakeServeAPI) requestLog() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-func (s *fakeSourceServer) answer(w http.ResponseWriter, v any) {
+func (s *fakeServeAPI) answer(w http.ResponseWriter, v any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answerLocked(w, 200, v)
 }
 
-func (s *fakeSourceServer) answerLocked(w http.ResponseWriter, status int, v any) {
+func (s *fakeServeAPI) answerLocked(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	json.NewEncoder(w).Encode(v)
 }
 
-func (s *fakeSourceServer) serveStats(w http.ResponseWriter, r *http.Request) {
+func (s *fakeServeAPI) serveStats(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats := api.Stats{Objects: len(s.sources), Phases: map[string]int{}, Ready: map[string]int{}, Defects: s.defects}
@@ -147,7 +147,7 @@ func (s *fakeSourceServer) serveStats(w http.ResponseWriter, r *http.Request) {
 	s.answerLocked(w, 200, stats)
 }
 
-func (s *fakeSourceServer) serveSource(w http.ResponseWriter, r *http.Request) {
+func (s *fakeServeAPI) serveSource(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one, found := s.sources[keyOf(r.PathValue("kind"), r.PathValue("namespace"), r.PathValue("name"))]
@@ -158,13 +158,13 @@ func (s *fakeSourceServer) serveSource(w http.ResponseWriter, r *http.Request) {
 	s.answerLocked(w, 200, one)
 }
 
-func (s *fakeSourceServer) serveRuns(w http.ResponseWriter, r *http.Request) {
+func (s *fakeServeAPI) serveRuns(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answerLocked(w, 200, map[string]any{"runs": s.runs[keyOf(r.PathValue("kind"), r.PathValue("namespace"), r.PathValue("name"))]})
 }
 
-func (s *fakeSourceServer) serveEvents(w http.ResponseWriter, r *http.Request) {
+func (s *fakeServeAPI) serveEvents(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := r.URL.Query()
@@ -182,7 +182,7 @@ func (s *fakeSourceServer) serveEvents(w http.ResponseWriter, r *http.Request) {
 	s.answerLocked(w, 200, map[string]any{"events": chosen})
 }
 
-func (s *fakeSourceServer) serveFiles(w http.ResponseWriter, r *http.Request) {
+func (s *fakeServeAPI) serveFiles(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	after := r.URL.Query().Get("after")
@@ -200,7 +200,7 @@ func (s *fakeSourceServer) serveFiles(w http.ResponseWriter, r *http.Request) {
 	s.answerLocked(w, 200, answer)
 }
 
-func (s *fakeSourceServer) serveChange(w http.ResponseWriter, r *http.Request) {
+func (s *fakeServeAPI) serveChange(w http.ResponseWriter, r *http.Request) {
 	var change api.Change
 	if err := json.NewDecoder(r.Body).Decode(&change); err != nil {
 		http.Error(w, err.Error(), 400)
@@ -222,7 +222,7 @@ func (s *fakeSourceServer) serveChange(w http.ResponseWriter, r *http.Request) {
 			run = one.Last.Number + 1
 		}
 		s.sources[key] = one
-		s.tell(key)
+		s.notify(key)
 		s.answerLocked(w, 202, api.Ticket{Run: run})
 		return
 	case verb == "suspend":
@@ -232,11 +232,11 @@ func (s *fakeSourceServer) serveChange(w http.ResponseWriter, r *http.Request) {
 		one.Phase, one.Suspended, one.Suspension = "idle", false, nil
 	}
 	s.sources[key] = one
-	s.tell(key)
+	s.notify(key)
 	s.answerLocked(w, 200, one)
 }
 
-func (s *fakeSourceServer) serveWatch(w http.ResponseWriter, r *http.Request) {
+func (s *fakeServeAPI) serveWatch(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	send := func(n api.Notice) {
 		b, err := json.Marshal(n)
@@ -244,7 +244,7 @@ func (s *fakeSourceServer) serveWatch(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "data: %s\n\n", b)
 	}
 	s.mu.Lock()
-	seen := len(s.log)
+	seen := len(s.changedKeys)
 	keys := make([]string, 0, len(s.sources))
 	for key := range s.sources {
 		keys = append(keys, key)
@@ -265,7 +265,7 @@ func (s *fakeSourceServer) serveWatch(w http.ResponseWriter, r *http.Request) {
 		case <-changed:
 		}
 		s.mu.Lock()
-		for _, key := range s.log[seen:] {
+		for _, key := range s.changedKeys[seen:] {
 			if one, found := s.sources[key]; found {
 				send(api.Notice{Source: &one})
 				continue
@@ -273,13 +273,13 @@ func (s *fakeSourceServer) serveWatch(w http.ResponseWriter, r *http.Request) {
 			parts := strings.SplitN(key, "/", 3)
 			send(api.Notice{Gone: &api.Gone{Kind: parts[0], Namespace: parts[1], Name: parts[2]}})
 		}
-		seen, changed = len(s.log), s.changed
+		seen, changed = len(s.changedKeys), s.changed
 		s.mu.Unlock()
 	}
 }
 
-// stagedSources returns sources in all states.
-func stagedSources() []api.Source {
+// sampleSources returns sources in all states.
+func sampleSources() []api.Source {
 	now := time.Now()
 	hash := strings.Repeat("4f1c0a9e", 5)
 	ready := func(kind, namespace, name, origin, revision string, minutes int) api.Source {
@@ -326,10 +326,10 @@ func stagedSources() []api.Source {
 	}
 }
 
-// fakeStagedSources starts a server with at least one item of every kind.
-func fakeStagedSources(t *testing.T) *fakeSourceServer {
+// startSampleAPI starts a server with at least one item of every kind.
+func startSampleAPI(t *testing.T) *fakeServeAPI {
 	t.Helper()
-	s := fakeSources(t, stagedSources()...)
+	s := startFakeAPI(t, sampleSources()...)
 	failing := s.sources[checkout]
 	now := time.Now()
 	s.runs[checkout] = []api.Run{*failing.Last,

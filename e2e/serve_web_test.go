@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	names    = `[...document.querySelectorAll("tbody th a")].map((a) => a.textContent).join(" ")`
-	said     = `document.querySelector("#announcements").textContent`
-	isLive   = `document.querySelector("#live").textContent == "live"`
-	isCut    = `/^(reconnecting|stale since .*)$/.test(document.querySelector("#live").textContent)` // the second text appears after some time
-	checkout = "GitRepository/payments/checkout"
+	listedNames    = `[...document.querySelectorAll("tbody th a")].map((a) => a.textContent).join(" ")`
+	announcement   = `document.querySelector("#announcements").textContent`
+	isLive         = `document.querySelector("#live").textContent == "live"`
+	isDisconnected = `/^(reconnecting|stale since .*)$/.test(document.querySelector("#live").textContent)` // the second text appears after some time
+	checkout       = "GitRepository/payments/checkout"
 )
 
 // tableRow returns a JavaScript expression for the table row of a source.
 func tableRow(name string) string {
-	return `[...document.querySelectorAll("tbody tr")].find((r) => r.querySelector("th a").textContent == ` + encoded(name) + `)`
+	return `[...document.querySelectorAll("tbody tr")].find((r) => r.querySelector("th a").textContent == ` + toJSON(name) + `)`
 }
 
-// lists opens a view and waits until it is complete and live.
-func (p *tab) lists(s *fakeSourceServer, query string) {
+// openList opens a view and waits until it is complete and live.
+func (p *tab) openList(s *fakeServeAPI, query string) {
 	p.t.Helper()
 	p.open("about:blank")
 	p.open(s.url + "/ui/" + query)
-	p.until(isLive + ` && !document.querySelector("main").innerText.includes("Loading")`)
+	p.waitUntil(isLive + ` && !document.querySelector("main").innerText.includes("Loading")`)
 }
 
 // TestServeWebList checks that the list shows every source with its state, and
@@ -39,8 +39,8 @@ func (p *tab) lists(s *fakeSourceServer, query string) {
 func TestServeWebList(t *testing.T) {
 	t.Parallel()
 	p := newTab(t)
-	s := fakeSources(t, stagedSources()...) // created late, because the sources have relative times
-	p.lists(s, "")
+	s := startFakeAPI(t, sampleSources()...) // created late, because the sources have relative times
+	p.openList(s, "")
 	for name, words := range map[string][]string{
 		"payments/checkout": {"Not ready", "GitRepository", "credentials were refused (401)", "main@sha1:4f1c0a9e…", "7 h ago", "1 min ago", "in 6 min"},
 		"catalog/images":    {"Stalled", "Bucket", "is no name of a bucket"},
@@ -53,69 +53,69 @@ func TestServeWebList(t *testing.T) {
 			}
 		}
 	}
-	p.sees("Suspended by ada: not before the sale ends")
-	p.sees("Waits for PkgRepository/shop/charts")
-	p.until(`document.title.startsWith("(2) Sources")`) // two sources need attention
+	p.waitText("Suspended by ada: not before the sale ends")
+	p.waitText("Waits for PkgRepository/shop/charts")
+	p.waitUntil(`document.title.startsWith("(2) Sources")`) // two sources need attention
 	full := "main@sha1:" + strings.Repeat("4f1c0a9e", 5)
 	if title := eval[string](p, tableRow("payments/checkout")+`.querySelector("[data-action=revision]").title`); title != full {
 		t.Errorf("the title of the revision is %q", title)
 	}
 	eval[bool](p, tableRow("payments/checkout")+`.querySelector("[data-action=revision]").click() ?? true`)
-	p.sees(full)
-	p.until(`document.querySelector("[data-action=revision][aria-expanded=true]")`)
+	p.waitText(full)
+	p.waitUntil(`document.querySelector("[data-action=revision][aria-expanded=true]")`)
 	s.edit("GitRepository/shop/cart", func(one *api.Source) { one.Ready, one.Message = "False", "the disk is full" })
-	p.sees("the disk is full") // without a reload
-	p.until(`document.title.startsWith("(3) Sources")`)
+	p.waitText("the disk is full") // without a reload
+	p.waitUntil(`document.title.startsWith("(3) Sources")`)
 	s.remove(checkout)
-	p.until(`!document.body.innerText.includes("payments/checkout")`)
-	p.sees("1 to 6 of 6 sources")
-	p.until(`document.querySelectorAll("section [hidden]:not(option)").length && !document.querySelector(".failures li")`)
+	p.waitUntil(`!document.body.innerText.includes("payments/checkout")`)
+	p.waitText("1 to 6 of 6 sources")
+	p.waitUntil(`document.querySelectorAll("section [hidden]:not(option)").length && !document.querySelector(".failures li")`)
 	s.mu.Lock()
 	s.defects = []string{"sources/shop.yaml: document 3: yaml: line 12: mapping values are not allowed here"}
 	s.mu.Unlock()
-	p.lists(s, "")
-	p.sees("Problems in documents")
-	p.sees("mapping values are not allowed here")
+	p.openList(s, "")
+	p.waitText("Problems in documents")
+	p.waitText("mapping values are not allowed here")
 }
 
 // TestServeWebFilter checks that the filter is part of the address, and that the
 // address restores it.
 func TestServeWebFilter(t *testing.T) {
 	t.Parallel()
-	s := fakeSources(t, stagedSources()...)
+	s := startFakeAPI(t, sampleSources()...)
 	p := newTab(t)
-	p.lists(s, "")
-	if got := eval[string](p, names); got != "catalog/images payments/checkout shop/frontend shop/frontend catalog/search shop/cart shop/charts" { // failures first
+	p.openList(s, "")
+	if got := eval[string](p, listedNames); got != "catalog/images payments/checkout shop/frontend shop/frontend catalog/search shop/cart shop/charts" { // failures first
 		t.Fatalf("the list has %s", got)
 	}
 	p.write("[name=q]", "shop front")
-	p.until(names + ` == "shop/frontend shop/frontend"`)
+	p.waitUntil(listedNames + ` == "shop/frontend shop/frontend"`)
 	p.click(`[data-state=suspended]`)
-	p.until(names + ` == "shop/frontend"`)
-	p.until(`location.hash == "#/?q=shop+front&state=suspended"`)
-	p.lists(s, "#/?namespace=shop&kind=PkgRepository")
-	p.until(names + ` == "shop/charts" && document.querySelector("[name=kind]").value == "PkgRepository"`)
-	p.lists(s, "#/?state=not-ready")
-	p.until(names + ` == "payments/checkout" && document.querySelector("[data-state=not-ready]").ariaPressed == "true"`)
-	p.sees("Ready 3") // the counts ignore the filter
-	p.lists(s, "#/?sort=name")
-	p.until(names + `.startsWith("catalog/images catalog/search")`)
+	p.waitUntil(listedNames + ` == "shop/frontend"`)
+	p.waitUntil(`location.hash == "#/?q=shop+front&state=suspended"`)
+	p.openList(s, "#/?namespace=shop&kind=PkgRepository")
+	p.waitUntil(listedNames + ` == "shop/charts" && document.querySelector("[name=kind]").value == "PkgRepository"`)
+	p.openList(s, "#/?state=not-ready")
+	p.waitUntil(listedNames + ` == "payments/checkout" && document.querySelector("[data-state=not-ready]").ariaPressed == "true"`)
+	p.waitText("Ready 3") // the counts ignore the filter
+	p.openList(s, "#/?sort=name")
+	p.waitUntil(listedNames + `.startsWith("catalog/images catalog/search")`)
 	p.click("thead th:nth-child(4) button")
-	p.until(names + `.startsWith("catalog/search shop/cart")`) // newest artifacts first
+	p.waitUntil(listedNames + `.startsWith("catalog/search shop/cart")`) // newest artifacts first
 	p.click("thead th:nth-child(4) button")
-	p.until(names + `.endsWith("shop/cart catalog/search")`)
-	p.until(`document.querySelector("thead th:nth-child(4)").ariaSort == "descending" && location.hash == "#/?sort=-artifact"`)
+	p.waitUntil(listedNames + `.endsWith("shop/cart catalog/search")`)
+	p.waitUntil(`document.querySelector("thead th:nth-child(4)").ariaSort == "descending" && location.hash == "#/?sort=-artifact"`)
 	p.write("[name=q]", "nothing like that")
-	p.sees("No source matches.")
+	p.waitText("No source matches.")
 }
 
 // TestServeWebKeyboard checks that the page can be used with the keyboard only,
 // by focus and by shortcuts.
 func TestServeWebKeyboard(t *testing.T) {
 	t.Parallel()
-	s := fakeSources(t, stagedSources()...)
+	s := startFakeAPI(t, sampleSources()...)
 	p := newTab(t)
-	p.lists(s, "#/?sort=name")
+	p.openList(s, "#/?sort=name")
 	visible := `(() => { const s = getComputedStyle(document.activeElement); return s.outlineStyle != "none" && parseFloat(s.outlineWidth) >= 2 })()`
 	var order []string
 	for range 40 {
@@ -132,145 +132,145 @@ func TestServeWebKeyboard(t *testing.T) {
 	want := "Skip to the content; Sources; Events; Keys; Find; Kind; Namespace; All 7; Stalled 1; Not ready 1; Reconciling 1; Suspended 1; Ready 3; " +
 		"Source; State; Revision; Artifact; Checked; Next; catalog/images; sha256:9a0b9a0b…; Reconcile Bucket catalog/images; Suspend Bucket catalog/images"
 	testenv.Equal(t, strings.Join(order, "; "), want, "the order of the focus")
-	at := func(name string) string { return `document.activeElement.textContent == ` + encoded(name) }
+	at := func(name string) string { return `document.activeElement.textContent == ` + toJSON(name) }
 	p.press("j")
-	p.until(at("catalog/search"))
+	p.waitUntil(at("catalog/search"))
 	p.press("j", "j", "k")
-	p.until(at("payments/checkout"))
+	p.waitUntil(at("payments/checkout"))
 	p.press("r")
-	p.until(said + ` == "GitRepository payments/checkout: reconciling."`)
-	p.until(tableRow("payments/checkout") + `.innerText.includes("running")`)
-	p.until(at("payments/checkout")) // the row was redrawn, the focus is unchanged
+	p.waitUntil(announcement + ` == "GitRepository payments/checkout: reconciling."`)
+	p.waitUntil(tableRow("payments/checkout") + `.innerText.includes("running")`)
+	p.waitUntil(at("payments/checkout")) // the row was redrawn, the focus is unchanged
 	p.press("s")
-	p.until(`document.querySelector("dialog[open]") && document.activeElement.name == "by"`)
+	p.waitUntil(`document.querySelector("dialog[open]") && document.activeElement.name == "by"`)
 	p.press("r", kb.Escape)
-	p.until(`!document.querySelector("dialog") && ` + at("payments/checkout"))
-	testenv.Equal(t, strings.Join(s.asked(), " "), "reconcile "+checkout, "the server was asked for")
-	p.strike("/")
-	p.until(`document.activeElement.name == "q" && document.activeElement.value == ""`)
+	p.waitUntil(`!document.querySelector("dialog") && ` + at("payments/checkout"))
+	testenv.Equal(t, strings.Join(s.requestLog(), " "), "reconcile "+checkout, "the server was asked for")
+	p.pressKey("/")
+	p.waitUntil(`document.activeElement.name == "q" && document.activeElement.value == ""`)
 	p.press("search?")
-	p.until(`document.activeElement.value == "search?" && !document.querySelector("dialog")`) // shortcuts are plain letters in a text field
+	p.waitUntil(`document.activeElement.value == "search?" && !document.querySelector("dialog")`) // shortcuts are plain letters in a text field
 	p.press(kb.Tab, kb.Tab, kb.Tab, "?")
-	p.until(`document.querySelector("dialog[open]")?.innerText.includes("Reconcile the source")`)
+	p.waitUntil(`document.querySelector("dialog[open]")?.innerText.includes("Reconcile the source")`)
 	p.click("#keys-on")
 	p.press(kb.Escape)
-	p.strike("/")
+	p.pressKey("/")
 	p.press("?")
-	p.until(`document.activeElement.dataset.state == "" && !document.querySelector("dialog")`) // shortcuts are off
+	p.waitUntil(`document.activeElement.dataset.state == "" && !document.querySelector("dialog")`) // shortcuts are off
 	p.click("#keys")
 	p.click("#keys-on")
 	p.press(kb.Escape)
-	p.lists(s, "#/?q=frontend&sort=name")
+	p.openList(s, "#/?q=frontend&sort=name")
 	p.press("j", kb.Enter)
-	p.until(`document.activeElement.localName == "h1" && document.activeElement.innerText == "OCIRepository shop/frontend"`)
+	p.waitUntil(`document.activeElement.localName == "h1" && document.activeElement.innerText == "OCIRepository shop/frontend"`)
 	p.press("s") // resumes it, because it is suspended
-	p.until(said + ` == "OCIRepository shop/frontend: resumed."`)
+	p.waitUntil(announcement + ` == "OCIRepository shop/frontend: resumed."`)
 	p.press("u")
-	p.until(names + ` == "shop/frontend shop/frontend"`) // the list keeps its filter
+	p.waitUntil(listedNames + ` == "shop/frontend shop/frontend"`) // the list keeps its filter
 }
 
 // TestServeWebReconcile checks that the page shows and announces a reconciliation
 // while it runs.
 func TestServeWebReconcile(t *testing.T) {
 	t.Parallel()
-	s := fakeSources(t, stagedSources()...)
+	s := startFakeAPI(t, sampleSources()...)
 	p := newTab(t)
-	p.lists(s, "")
+	p.openList(s, "")
 	p.click(`[data-action=reconcile][aria-label$="payments/checkout"]`)
-	p.until(tableRow("payments/checkout") + `.innerText.includes("running")`)
-	p.until(tableRow("payments/checkout") + `.querySelector("[data-action=reconcile]").ariaDisabled == "true"`)
-	p.until(`document.activeElement.dataset.action == "reconcile"`)
+	p.waitUntil(tableRow("payments/checkout") + `.innerText.includes("running")`)
+	p.waitUntil(tableRow("payments/checkout") + `.querySelector("[data-action=reconcile]").ariaDisabled == "true"`)
+	p.waitUntil(`document.activeElement.dataset.action == "reconcile"`)
 	p.click(`[data-action=reconcile][aria-label$="payments/checkout"]`) // has no effect now
 	revision := "main@sha1:" + strings.Repeat("0d1e2f3a", 5)
-	s.ends(checkout, api.Run{Number: 45, Trigger: "request", Started: time.Now(), Took: 1.5, Outcome: "stored", Revision: revision}, func(one *api.Source) {
+	s.endRun(checkout, api.Run{Number: 45, Trigger: "request", Started: time.Now(), Took: 1.5, Outcome: "stored", Revision: revision}, func(one *api.Source) {
 		one.Ready, one.Revision, one.Failures = "True", revision, 0
 	})
-	p.until(said + ` == "GitRepository payments/checkout: a new artifact was stored after 1.5 s: main@sha1:0d1e2f3a…."`)
-	p.until(tableRow("payments/checkout") + `.innerText.includes("Ready") && ` + tableRow("payments/checkout") + `.innerText.includes("0d1e2f3a")`)
-	testenv.Equal(t, len(s.asked()), 1, "requests")
+	p.waitUntil(announcement + ` == "GitRepository payments/checkout: a new artifact was stored after 1.5 s: main@sha1:0d1e2f3a…."`)
+	p.waitUntil(tableRow("payments/checkout") + `.innerText.includes("Ready") && ` + tableRow("payments/checkout") + `.innerText.includes("0d1e2f3a")`)
+	testenv.Equal(t, len(s.requestLog()), 1, "requests")
 	p.click(`[data-action=reconcile][aria-label$="shop/cart"]`)
-	p.until(tableRow("shop/cart") + `.innerText.includes("running")`)
-	s.ends("GitRepository/shop/cart", api.Run{Number: 42, Trigger: "request", Started: time.Now(), Took: 0.02, Outcome: "failed", Error: "resolve v2: connection refused"}, func(one *api.Source) {
+	p.waitUntil(tableRow("shop/cart") + `.innerText.includes("running")`)
+	s.endRun("GitRepository/shop/cart", api.Run{Number: 42, Trigger: "request", Started: time.Now(), Took: 0.02, Outcome: "failed", Error: "resolve v2: connection refused"}, func(one *api.Source) {
 		one.Ready, one.Message = "False", "resolve v2: connection refused"
 	})
-	p.until(said + ` == "GitRepository shop/cart: failed after 20 ms: resolve v2: connection refused."`)
+	p.waitUntil(announcement + ` == "GitRepository shop/cart: failed after 20 ms: resolve v2: connection refused."`)
 	s.mu.Lock()
 	delete(s.sources, "GitRepository/catalog/search")
 	s.mu.Unlock()
 	p.click(`[data-action=reconcile][aria-label$="catalog/search"]`)
-	p.until(said + ` == "GitRepository catalog/search: The server refused this (404): there is no such source"`)
+	p.waitUntil(announcement + ` == "GitRepository catalog/search: The server refused this (404): there is no such source"`)
 }
 
 // TestServeWebSuspend checks that suspend asks for a name and a reason, that
 // other users see both, and that resume ends the suspension.
 func TestServeWebSuspend(t *testing.T) {
 	t.Parallel()
-	s := fakeSources(t, stagedSources()...)
+	s := startFakeAPI(t, sampleSources()...)
 	p, other := newTab(t), newTab(t)
-	other.lists(s, "#/sources/GitRepository/shop/cart")
-	p.lists(s, "")
+	other.openList(s, "#/sources/GitRepository/shop/cart")
+	p.openList(s, "")
 	p.click(`[data-action=suspend][aria-label$="shop/cart"]`)
-	p.until(`document.querySelector("dialog[open] h2")?.innerText == "Suspend GitRepository shop/cart"`)
+	p.waitUntil(`document.querySelector("dialog[open] h2")?.innerText == "Suspend GitRepository shop/cart"`)
 	p.write("dialog [name=by]", "Grace")
 	p.write("dialog [name=reason]", "the branch is broken")
 	p.click("dialog .primary")
-	p.until(said + ` == "GitRepository shop/cart: suspended."`)
-	p.until(tableRow("shop/cart") + `.innerText.includes("Suspended by Grace: the branch is broken")`)
-	p.until(tableRow("shop/cart") + `.contains(document.activeElement) || document.activeElement.localName == "h1"`)
-	other.sees("by Grace: the branch is broken")
-	other.until(`!document.querySelector("[data-action=reconcile]")`)
+	p.waitUntil(announcement + ` == "GitRepository shop/cart: suspended."`)
+	p.waitUntil(tableRow("shop/cart") + `.innerText.includes("Suspended by Grace: the branch is broken")`)
+	p.waitUntil(tableRow("shop/cart") + `.contains(document.activeElement) || document.activeElement.localName == "h1"`)
+	other.waitText("by Grace: the branch is broken")
+	other.waitUntil(`!document.querySelector("[data-action=reconcile]")`)
 	other.click(`[data-action=resume]`)
-	p.until(tableRow("shop/cart") + `.innerText.includes("Ready")`)
+	p.waitUntil(tableRow("shop/cart") + `.innerText.includes("Ready")`)
 	s.edit("GitRepository/shop/cart", func(one *api.Source) { one.Suspended, one.Phase = true, "suspended" })
-	other.sees("Suspended by its document: spec.suspend is true.")
-	other.until(`!document.querySelector("main [data-action]:is([data-action=reconcile], [data-action=suspend], [data-action=resume])")`)
+	other.waitText("Suspended by its document: spec.suspend is true.")
+	other.waitUntil(`!document.querySelector("main [data-action]:is([data-action=reconcile], [data-action=suspend], [data-action=resume])")`)
 }
 
 // TestServeWebSource checks that the view of a source shows all its data, and
 // updates live.
 func TestServeWebSource(t *testing.T) {
 	t.Parallel()
-	s := fakeSources(t, stagedSources()...)
+	s := startFakeAPI(t, sampleSources()...)
 	for i := range 1200 {
 		s.files = append(s.files, api.File{Path: fmt.Sprintf("manifests/%04d.yaml", i), Size: int64(i)})
 	}
 	s.files = append(s.files, api.File{Path: "run.sh", Size: 70_000, Executable: true}, api.File{Path: "vendor", Dir: true})
 	p := newTab(t)
-	p.lists(s, "#/sources/"+checkout)
+	p.openList(s, "#/sources/"+checkout)
 	hash := strings.Repeat("b5bb9d80", 8)
 	for _, want := range []string{
 		"GitRepository payments/checkout", "Not ready", "GitOperationFailed", "look at Secret payments/git", "main@sha1:" + strings.Repeat("4f1c0a9e", 5), "https://git.example.com/payments/checkout.git",
 		"sha256:" + hash, "47.1 KiB", "FetchFailed", "ArtifactInStorage", "url: https://git.example.com/payments/checkout.git", s.url + "/hook/" + checkout, "10m0s",
 		"There are no runs yet.", "There are no events yet.",
 	} {
-		p.sees(want)
+		p.waitText(want)
 	}
 	dir := s.url + "/gitrepository/payments/checkout/"
 	if got, want := eval[string](p, `[...document.querySelectorAll("a[download]")].map((a) => a.href).join(" ")`), dir+hash+"/checkout.tar.gz "+dir+"latest.tar.gz"; got != want {
 		t.Errorf("links to %s, want %s", got, want)
 	}
 	p.click(`[aria-label="Copy the digest"]`)
-	p.until(said + ` == "The digest was copied."`)
+	p.waitUntil(announcement + ` == "The digest was copied."`)
 
 	const files = `[...document.querySelectorAll("caption")].find((c) => c.innerText == "Entries of the artifact").parentElement.querySelectorAll("tbody tr")`
 	more := `[...document.querySelectorAll("button")].find((b) => ["Show the files", "Show more"].includes(b.innerText) && b.closest("section").innerText.startsWith("Files"))`
 	eval[bool](p, more+`.click() ?? true`)
-	p.until(files + `.length == 100`)
+	p.waitUntil(files + `.length == 100`)
 	eval[bool](p, more+`.click() ?? true`)
-	p.until(files + `.length == 200`)
-	p.sees("200 of at least 500")
+	p.waitUntil(files + `.length == 200`)
+	p.waitText("200 of at least 500")
 	eval[bool](p, `[...document.querySelectorAll("input[type=search]")].find((i) => i.labels[0].innerText == "Find a file").focus() ?? true`)
 	p.press("run.sh")
-	p.until(files + `.length == 1`)
-	p.sees("68.4 KiB")
-	p.sees("executable")
+	p.waitUntil(files + `.length == 1`)
+	p.waitText("68.4 KiB")
+	p.waitText("executable")
 
 	s.mu.Lock()
 	s.events = append(s.events, api.Event{ID: 7, Event: source.Event{InvolvedObject: source.ObjectReference{Kind: "GitRepository", Namespace: "payments", Name: "checkout"},
 		Severity: "info", Timestamp: time.Now(), Reason: "NewArtifact", Message: "stored artifact for commit 'pay later'"}})
 	s.mu.Unlock()
 	revision := "main@sha1:" + strings.Repeat("0d1e2f3a", 5)
-	s.ends(checkout, api.Run{Number: 45, Trigger: "hook", Started: time.Now(), Took: 1.5, Outcome: "stored", Why: "the branch has moved"}, func(one *api.Source) {
+	s.endRun(checkout, api.Run{Number: 45, Trigger: "hook", Started: time.Now(), Took: 1.5, Outcome: "stored", Why: "the branch has moved"}, func(one *api.Source) {
 		one.Ready, one.Revision, one.Message, one.Conditions = "True", revision, "stored", one.Conditions[1:2]
 		changed := *one.Artifact
 		changed.Digest = "sha256:" + strings.Repeat("c", 64)
@@ -278,38 +278,38 @@ func TestServeWebSource(t *testing.T) {
 		one.Document = "kind: GitRepository # anew\n"
 	})
 	for _, want := range []string{"pay later", "the branch has moved", revision, strings.Repeat("c", 64), "kind: GitRepository # anew"} {
-		p.sees(want)
+		p.waitText(want)
 	}
-	p.until(`!document.body.innerText.includes("FetchFailed")`)
+	p.waitUntil(`!document.body.innerText.includes("FetchFailed")`)
 	p.open(s.url + "/ui/#/events")
-	p.sees("pay later")
+	p.waitText("pay later")
 	p.click("tbody th + td + td a")
-	p.until(`document.querySelector("h1")?.innerText == "GitRepository payments/checkout"`)
+	p.waitUntil(`document.querySelector("h1")?.innerText == "GitRepository payments/checkout"`)
 	p.open(s.url + "/ui/#/sources/GitRepository/payments/nothing")
-	p.sees("there is no such source")
+	p.waitText("there is no such source")
 	p.open(s.url + "/ui/#/sources/PkgChart/shop/frontend")
 	p.click(`a[href="#/sources/PkgRepository/shop/charts"]`) // the source that it waits for
-	p.until(`document.querySelector("h1")?.innerText == "PkgRepository shop/charts"`)
+	p.waitUntil(`document.querySelector("h1")?.innerText == "PkgRepository shop/charts"`)
 }
 
 // TestServeWebRestart checks that the page reports a lost server with the time,
 // and shows the current state after the server is back.
 func TestServeWebRestart(t *testing.T) {
 	t.Parallel()
-	s := fakeSources(t, stagedSources()...)
+	s := startFakeAPI(t, sampleSources()...)
 	p := newTab(t)
-	p.lists(s, "")
+	p.openList(s, "")
 	p.click(`[data-action=reconcile][aria-label$="shop/cart"]`)
-	p.until(tableRow("shop/cart") + `.innerText.includes("running")`)
+	p.waitUntil(tableRow("shop/cart") + `.innerText.includes("running")`)
 	s.restart(func() {
-		p.until(isCut)
+		p.waitUntil(isDisconnected)
 		p.click(`[data-action=reconcile][aria-label$="catalog/search"]`)
-		p.until(said + ` == "GitRepository catalog/search: The server does not answer. It may be down, or the network is. Try again."`)
-		p.until(`/^stale since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$/.test(document.querySelector("#live").textContent)`)
+		p.waitUntil(announcement + ` == "GitRepository catalog/search: The server does not answer. It may be down, or the network is. Try again."`)
+		p.waitUntil(`/^stale since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$/.test(document.querySelector("#live").textContent)`)
 		s.remove(checkout)
 		s.edit("GitRepository/shop/cart", func(one *api.Source) { one.Phase = "idle" })
 	})
-	p.until(isLive)
-	p.until(names + ` == "catalog/images shop/frontend shop/frontend catalog/search shop/cart shop/charts"`)
-	p.until(tableRow("shop/cart") + `.querySelector("[data-action=reconcile]").ariaDisabled != "true"`)
+	p.waitUntil(isLive)
+	p.waitUntil(listedNames + ` == "catalog/images shop/frontend shop/frontend catalog/search shop/cart shop/charts"`)
+	p.waitUntil(tableRow("shop/cart") + `.querySelector("[data-action=reconcile]").ariaDisabled != "true"`)
 }

@@ -49,7 +49,7 @@ http {
 }
 `
 
-const nginxPlaces = `
+const nginxLocations = `
 location ~ ^/public(/.*)$ { @BACKEND@ fastcgi_param PATH_INFO $1; }
 location ~ ^/basic(/.*)$  { auth_basic git; auth_basic_user_file @DIR@/htpasswd; @BACKEND@ fastcgi_param PATH_INFO $1; }
 location ~ ^/bearer(/.*)$ { if ($http_authorization != "Bearer token") { return 401; } @BACKEND@ fastcgi_param PATH_INFO $1; }
@@ -70,7 +70,7 @@ func serveGit(t *testing.T, repo *testenv.Repo) *gitServer {
 	socket := filepath.Join(t.TempDir(), "fcgi.sock")
 	startFastCGI(t, socket)
 	backend := strings.NewReplacer("@SOCKET@", socket, "@EXEC@", strings.TrimSpace(run(t, "git", "--exec-path"))).Replace(nginxBackend)
-	return serveNginx(t, filepath.Dir(repo.Dir), strings.ReplaceAll(nginxPlaces, "@BACKEND@", backend))
+	return serveNginx(t, filepath.Dir(repo.Dir), strings.ReplaceAll(nginxLocations, "@BACKEND@", backend))
 }
 
 // serveNginx starts nginx with the given location blocks. In these, @ROOT@ is the directory root
@@ -258,10 +258,10 @@ func serveSOCKS(t *testing.T) proxy {
 // serveHTTPSProxy starts our own proxy behind TLS, because Debian has no small one.
 func serveHTTPSProxy(t *testing.T, ca *testenv.CA) proxy {
 	t.Helper()
-	s := testenv.ServeProxy(t, testenv.Proxy{Scheme: "https", CA: ca, Username: "pat", Password: "pr0xy"})
+	s := testenv.ServeProxy(t, testenv.ProxyConfig{Scheme: "https", CA: ca, Username: "pat", Password: "pr0xy"})
 	return proxy{s.URL, func() string {
 		all := ""
-		for _, seen := range s.Seen() {
+		for _, seen := range s.Requests() {
 			all += seen + "\n"
 		}
 		return all
@@ -277,8 +277,8 @@ type issuer struct {
 	*httptest.Server
 	key *rsa.PrivateKey
 
-	mu   sync.Mutex
-	seen []string // USER SCOPE STATUS
+	mu       sync.Mutex
+	requests []string // USER SCOPE STATUS
 }
 
 func newIssuer(t *testing.T) *issuer {
@@ -294,7 +294,7 @@ func newIssuer(t *testing.T) *issuer {
 // keySet returns the public key as a JSON web key set (RFC 7517).
 func (i *issuer) keySet(t *testing.T) string {
 	t.Helper()
-	text, err := json.Marshal(map[string]any{"keys": []keys{{
+	text, err := json.Marshal(map[string]any{"keys": []stringMap{{
 		"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "key",
 		"n": encode(i.key.N.Bytes()), "e": encode(big.NewInt(int64(i.key.E)).Bytes()),
 	}}})
@@ -314,7 +314,7 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusUnauthorized
 	}
 	i.mu.Lock()
-	i.seen = append(i.seen, user+" "+strings.Join(query["scope"], " ")+" "+http.StatusText(status))
+	i.requests = append(i.requests, user+" "+strings.Join(query["scope"], " ")+" "+http.StatusText(status))
 	i.mu.Unlock()
 	if status != http.StatusOK {
 		w.WriteHeader(status)
@@ -339,7 +339,7 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // sign returns claims as a JSON web token.
 func (i *issuer) sign(claims map[string]any) (string, error) {
-	head, err := json.Marshal(keys{"typ": "JWT", "alg": "RS256", "kid": "key"})
+	head, err := json.Marshal(stringMap{"typ": "JWT", "alg": "RS256", "kid": "key"})
 	if err != nil {
 		return "", err
 	}
@@ -353,12 +353,12 @@ func (i *issuer) sign(claims map[string]any) (string, error) {
 	return text + "." + encode(signature), err
 }
 
-// took returns the token requests since the last call.
-func (i *issuer) took() []string {
+// takeRequests returns the token requests since the last call.
+func (i *issuer) takeRequests() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	seen := i.seen
-	i.seen = nil
+	seen := i.requests
+	i.requests = nil
 	return seen
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// volume mounts a tmpfs of size bytes and returns its directory.
-func volume(t *testing.T, size int) string {
+// mountVolume mounts a tmpfs of size bytes and returns its directory.
+func mountVolume(t *testing.T, size int) string {
 	t.Helper()
 	dir := t.TempDir()
 	must(t, syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)))
@@ -24,9 +24,9 @@ func volume(t *testing.T, size int) string {
 	return dir
 }
 
-// manyBranches serves a repository and returns its URL. Its branches b0, b1, …
+// serveManyBranches serves a repository and returns its URL. Its branches b0, b1, …
 // have different content of size bytes each.
-func manyBranches(t *testing.T, n, size int) string {
+func serveManyBranches(t *testing.T, n, size int) string {
 	t.Helper()
 	repo := testenv.NewRepo(t)
 	noise := rand.NewChaCha8([32]byte{1})
@@ -35,13 +35,13 @@ func manyBranches(t *testing.T, n, size int) string {
 		noise.Read(data)
 		repo.Commit(testenv.Commit{Branch: fmt.Sprintf("b%d", i), Parents: []string{}, Files: fstest.MapFS{"noise": {Data: data}}})
 	}
-	return testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
+	return testenv.ServeGit(t, testenv.GitConfig{}, repo).Repo()
 }
 
 // branchSource returns the document of a GitRepository for branch i.
 func branchSource(url string, i int) map[string]any {
 	return document("source.headgate.dev/v1", "GitRepository", fmt.Sprintf("b%d", i), "spec",
-		map[string]any{"interval": "1h", "url": url, "ref": keys{"branch": fmt.Sprintf("b%d", i)}})
+		map[string]any{"interval": "1h", "url": url, "ref": stringMap{"branch": fmt.Sprintf("b%d", i)}})
 }
 
 // TestFetchOnSmallVolume checks that the cache frees space for artifacts on a
@@ -49,8 +49,8 @@ func branchSource(url string, i int) map[string]any {
 func TestFetchOnSmallVolume(t *testing.T) {
 	t.Parallel()
 	const branches, size = 20, 600 << 10
-	url := manyBranches(t, branches+1, size)
-	store := filepath.Join(volume(t, 16<<20), "store")
+	url := serveManyBranches(t, branches+1, size)
+	store := filepath.Join(mountVolume(t, 16<<20), "store")
 	for i := range branches { // the artifacts take 12 MB, with the offered cache entries 36 MB
 		code, stderr, items := fetchItems(t, store, writeDocuments(t, []any{branchSource(url, i)}), "--cache-size", "1Gi")
 		if code != 0 || items[0].Status.Artifact == nil {
@@ -69,17 +69,17 @@ func TestFetchOnSmallVolume(t *testing.T) {
 	if cached() == 0 {
 		t.Error("nothing is left of the cache, though there is room for some of it")
 	}
-	out := gc(t, store, "--dry-run")
+	out := runGC(t, store, "--dry-run")
 	if before := cached(); !strings.Contains(out, "would empty the cache "+store+"/.cache: ") || before == 0 {
 		t.Errorf("%s\n%d bytes are left", out, before)
 	}
-	out = gc(t, store)
+	out = runGC(t, store)
 	if !strings.Contains(out, "emptied the cache "+store+"/.cache: ") || cached() != 0 || len(archives(t, store)) != branches {
 		t.Errorf("%s\n%d bytes and %d artifacts are left", out, cached(), len(archives(t, store)))
 	}
 
 	// A file outside the store takes the remaining space.
-	stuffed := stuff(t, filepath.Dir(store))
+	stuffed := fillVolume(t, filepath.Dir(store))
 	code, stderr, _ := fetchItems(t, store, writeDocuments(t, []any{branchSource(url, branches)}))
 	if code != 1 || !strings.Contains(stderr, "no space left on device") ||
 		!strings.Contains(stderr, "the volume is full: the store "+store+" has 11.8 MiB of artifacts, its cache "+store+"/.cache 0.0 MiB: make room on it") {
@@ -95,8 +95,8 @@ func TestFetchOnSmallVolume(t *testing.T) {
 	}
 }
 
-// gc runs headgate artifact gc --cache and returns its output.
-func gc(t *testing.T, store string, more ...string) string {
+// runGC runs headgate artifact gc --cache and returns its output.
+func runGC(t *testing.T, store string, more ...string) string {
 	t.Helper()
 	out, err := headgate(t.Context(), t, append([]string{"artifact", "gc", "--cache", "--store", store}, more...)...).CombinedOutput()
 	if err != nil {
@@ -105,8 +105,8 @@ func gc(t *testing.T, store string, more ...string) string {
 	return string(out)
 }
 
-// stuff fills the volume of dir with a file and returns its path.
-func stuff(t *testing.T, dir string) string {
+// fillVolume fills the volume of dir with a file and returns its path.
+func fillVolume(t *testing.T, dir string) string {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "stuffing"))
 	must(t, err)
@@ -123,9 +123,9 @@ func stuff(t *testing.T, dir string) string {
 func TestServeOnSmallVolume(t *testing.T) {
 	t.Parallel()
 	const branches, size = 20, 600 << 10
-	url := manyBranches(t, branches+1, size)
-	s := newServedStore(t, "--cache-size", "1Gi", "--max-retry-delay", "1s")
-	s.store = filepath.Join(volume(t, 16<<20), "store")
+	url := serveManyBranches(t, branches+1, size)
+	s := newServeProcess(t, "--cache-size", "1Gi", "--max-retry-delay", "1s")
+	s.store = filepath.Join(mountVolume(t, 16<<20), "store")
 	t.Cleanup(func() { // before the volume is unmounted
 		if s.cmd != nil {
 			s.end(syscall.SIGTERM)
@@ -135,20 +135,20 @@ func TestServeOnSmallVolume(t *testing.T) {
 		must(t, os.Rename(writeDocuments(t, []any{branchSource(url, i)}), filepath.Join(s.sources, fmt.Sprintf("b%d.yaml", i))))
 	}
 	s.start()
-	until(t, "all are stored", func() bool { return len(archives(t, s.store)) == branches })
+	waitUntil(t, "all are stored", func() bool { return len(archives(t, s.store)) == branches })
 	if code, text := readiness(t, s.url); code != http.StatusOK {
 		t.Errorf("%d %s", code, text)
 	}
-	gc(t, s.store)
-	stuffed := stuff(t, filepath.Dir(s.store))
+	runGC(t, s.store)
+	stuffed := fillVolume(t, filepath.Dir(s.store))
 	code, text := readiness(t, s.url)
 	if code != http.StatusServiceUnavailable || !strings.Contains(text, "store: ") || !strings.Contains(text, "the volume is full: the store "+s.store+" has 11.8 MiB") {
 		t.Errorf("%d %s", code, text)
 	}
 	must(t, os.Rename(writeDocuments(t, []any{branchSource(url, branches)}), filepath.Join(s.sources, "more.yaml")))
-	until(t, "the source without room fails", func() bool { return strings.Contains(s.log.String(), "GitRepository/default/b20") })
+	waitUntil(t, "the source without room fails", func() bool { return strings.Contains(s.log.String(), "GitRepository/default/b20") })
 	must(t, os.Remove(stuffed))
-	until(t, "it is stored once there is room", func() bool { return len(archives(t, s.store)) == branches+1 })
+	waitUntil(t, "it is stored once there is room", func() bool { return len(archives(t, s.store)) == branches+1 })
 	if code, text := readiness(t, s.url); code != http.StatusOK {
 		t.Errorf("%d %s", code, text)
 	}

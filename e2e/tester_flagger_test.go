@@ -82,13 +82,13 @@ func TestTesterByFlagger(t *testing.T) {
 			}
 		}
 	}
-	t.Run("gates", func(t *testing.T) { gatesByFlagger(t, s, c) })
-	t.Run("a test that outlives its webhook", func(t *testing.T) { outlived(t, s, c) })
-	t.Run("retries", func(t *testing.T) { retried(t, c) })
+	t.Run("gates", func(t *testing.T) { testGates(t, s, c) })
+	t.Run("a test that outlives its webhook", func(t *testing.T) { testWebhookTimeout(t, s, c) })
+	t.Run("retries", func(t *testing.T) { testRetries(t, c) })
 }
 
-// gatesByFlagger opens and closes each switch of a canary.
-func gatesByFlagger(t *testing.T, s *testRunner, c *flaggerCaller) {
+// testGates opens and closes each switch of a canary.
+func testGates(t *testing.T, s *testRunner, c *flaggerCaller) {
 	const canary = `{"name": "gated", "namespace": "shop"}`
 	for _, kind := range []string{"/gate", "/rollback"} {
 		checks := hook("ask", "confirm-rollout", s.url+kind+"/check")
@@ -113,9 +113,9 @@ func gatesByFlagger(t *testing.T, s *testRunner, c *flaggerCaller) {
 	}
 }
 
-// outlived runs a test that takes longer than the webhook timeout. The next call must get its
+// testWebhookTimeout runs a test that takes longer than the webhook timeout. The next call must get its
 // verdict, and the call after that must start a new run.
-func outlived(t *testing.T, s *testRunner, c *flaggerCaller) {
+func testWebhookTimeout(t *testing.T, s *testRunner, c *flaggerCaller) {
 	file := filepath.Join(t.TempDir(), "runs")
 	ready := filepath.Join(t.TempDir(), "go")
 	h := hook("slow", "rollout", s.url+"/", "type", "bash", "cmd", "echo >>"+file+"; until test -e "+ready+"; do sleep 0.05; done; echo too late; exit 1")
@@ -134,9 +134,9 @@ func outlived(t *testing.T, s *testRunner, c *flaggerCaller) {
 	}
 }
 
-// retried compares failure statuses: after 422 Flagger reports the text and does not retry; 500 is
+// testRetries compares failure statuses: after 422 Flagger reports the text and does not retry; 500 is
 // the status of the reference.
-func retried(t *testing.T, c *flaggerCaller) {
+func testRetries(t *testing.T, c *flaggerCaller) {
 	for status, want := range map[string]string{"422": "why", "500": "giving up"} {
 		s := startTester(t, "--failure-status", status)
 		file := filepath.Join(t.TempDir(), "runs")
@@ -151,11 +151,11 @@ func retried(t *testing.T, c *flaggerCaller) {
 	}
 }
 
-// TestTesterAnswersAlike checks that compatible requests get the same response as from Flagger's
+// TestTesterMatchesReference checks that compatible requests get the same response as from Flagger's
 // load tester: the same status, and the same body except for error texts of Go or of tools.
-func TestTesterAnswersAlike(t *testing.T) {
+func TestTesterMatchesReference(t *testing.T) {
 	t.Parallel()
-	if !inside(t) {
+	if !inNamespace(t) {
 		return
 	}
 	path := programs(t, "bats")
@@ -165,11 +165,11 @@ func TestTesterAnswersAlike(t *testing.T) {
 	theirs := serveLoadTester(t)
 	ours := startTester(t, "--failure-status", "500", "--hosts", "127.0.0.1", "--env", "PATH="+path).url
 	task := func(metadata ...string) string {
-		m := keys{}
+		m := stringMap{}
 		for i := 0; i < len(metadata); i += 2 {
 			m[metadata[i]] = metadata[i+1]
 		}
-		return payload("app", m)
+		return encodedPayload("app", m)
 	}
 	const canary = `{"name": "app", "namespace": "shop"}`
 	// For rows with prefix, bodies are compared up to the first colon. The rest is a text of Go or
@@ -179,7 +179,7 @@ func TestTesterAnswersAlike(t *testing.T) {
 		name, method, path, body string
 		prefix                   bool
 	}{
-		{"of a webhook", "POST", "/gate/check", payload("app", keys{"type": "x"}), false},
+		{"of a webhook", "POST", "/gate/check", encodedPayload("app", stringMap{"type": "x"}), false},
 		{"gate closed again", "POST", "/gate/close", canary, false},
 		{"metadata null", "POST", "/", `{"metadata": null}`, false},
 		{"cmd", "POST", "/", task("type", "cmd", "cmd", "true"), false},
@@ -254,11 +254,11 @@ var colons = regexp.MustCompile(`^([^:]*):.*`)
 
 func untilColon(text string) string { return colons.ReplaceAllString(text, "$1") }
 
-// TestTesterWireIsTheReferences checks that the exchanges that are marked as valid for Flagger's
+// TestTesterExchangesMatchReference checks that the exchanges that are marked as valid for Flagger's
 // load tester are.
-func TestTesterWireIsTheReferences(t *testing.T) {
+func TestTesterExchangesMatchReference(t *testing.T) {
 	t.Parallel()
-	if !inside(t) {
+	if !inNamespace(t) {
 		return // the load tester listens on all interfaces
 	}
 	files, err := filepath.Glob("../testdata/exchanges/*.txt")
@@ -274,7 +274,7 @@ func TestTesterWireIsTheReferences(t *testing.T) {
 			}
 			rows++
 			if err := x.Do(theirs); err != nil {
-				t.Errorf("%s: %s: %v", x.Place, x.Name, err)
+				t.Errorf("%s: %s: %v", x.Position, x.Name, err)
 			}
 		}
 	}

@@ -42,19 +42,19 @@ func TestTesterChartTests(t *testing.T) {
 	}{
 		{name: "pod", helm: "helm4", hook: podTest},
 		{name: "job", helm: "helm4", hook: jobTest},
-		{name: "pod", helm: "helm3", hook: podTest, change: also("get")},
-		{name: "job", helm: "helm3", hook: jobTest, change: also("get")},
-		{name: "pod, logs", helm: "helm3", hook: podTest, cmd: "test app --logs", change: also("get")},
+		{name: "pod", helm: "helm3", hook: podTest, change: addVerb("get")},
+		{name: "job", helm: "helm3", hook: jobTest, change: addVerb("get")},
+		{name: "pod, logs", helm: "helm3", hook: podTest, cmd: "test app --logs", change: addVerb("get")},
 		{name: "pod that fails", helm: "helm4", hook: podTest, fails: true, want: "exit status 1"},
-		{name: "job that fails", helm: "helm3", hook: jobTest, change: also("get"), fails: true, want: "exit status 1"},
+		{name: "job that fails", helm: "helm3", hook: jobTest, change: addVerb("get"), fails: true, want: "exit status 1"},
 		{name: "no get", helm: "helm3", hook: podTest, want: "lacks the permission to get pods in namespace shop"},
 		{name: "no get of jobs", helm: "helm3", hook: jobTest, want: "lacks the permission to get jobs in namespace shop"},
-		{name: "no create", helm: "helm4", hook: podTest, change: without("create"), want: "lacks the permission to create pods in namespace shop"},
-		{name: "no delete", helm: "helm4", hook: jobTest, change: without("delete"), want: "lacks the permission to delete jobs in namespace shop"},
-		{name: "no watch", helm: "helm4", hook: podTest, change: without("watch"), want: "lacks the permission to watch pods in namespace shop"},
-		{name: "no list", helm: "helm4", hook: podTest, change: without("list"), want: "lacks the permission to list secrets in namespace shop"},
-		{name: "no update", helm: "helm4", hook: podTest, change: without("update"), want: "lacks the permission to update secrets in namespace shop"},
-		{name: "no watch, until its time is over", helm: "helm3", hook: podTest, change: func(r []rbac.PolicyRule) []rbac.PolicyRule { return without("watch")(also("get")(r)) },
+		{name: "no create", helm: "helm4", hook: podTest, change: removeVerb("create"), want: "lacks the permission to create pods in namespace shop"},
+		{name: "no delete", helm: "helm4", hook: jobTest, change: removeVerb("delete"), want: "lacks the permission to delete jobs in namespace shop"},
+		{name: "no watch", helm: "helm4", hook: podTest, change: removeVerb("watch"), want: "lacks the permission to watch pods in namespace shop"},
+		{name: "no list", helm: "helm4", hook: podTest, change: removeVerb("list"), want: "lacks the permission to list secrets in namespace shop"},
+		{name: "no update", helm: "helm4", hook: podTest, change: removeVerb("update"), want: "lacks the permission to update secrets in namespace shop"},
+		{name: "no watch, until its time is over", helm: "helm3", hook: podTest, change: func(r []rbac.PolicyRule) []rbac.PolicyRule { return removeVerb("watch")(addVerb("get")(r)) },
 			want: "lacks the permission to watch pods in namespace shop"},
 	} {
 		t.Run(row.helm+", "+row.name, func(t *testing.T) {
@@ -63,15 +63,15 @@ func TestTesterChartTests(t *testing.T) {
 				rules = row.change(rules)
 			}
 			c := newCluster(t, row.hook, rules)
-			c.failing, c.lasting = row.fails, strings.HasSuffix(row.name, "over")
+			c.failing, c.neverEnds = row.fails, strings.HasSuffix(row.name, "over")
 			s := startTester(t, "--env", "PATH="+programs(t, "helm="+row.helm), "--env", "KUBECONFIG="+c.config(t), "--run-timeout", "10s")
 			cmd := "test app"
 			if row.cmd != "" {
 				cmd = row.cmd
 			}
-			status, body := ask(t, "POST", s.url+"/", payload("app", keys{"type": "helmv3", "cmd": cmd, "returnCmdOutput": "true"}))
+			status, body := ask(t, "POST", s.url+"/", encodedPayload("app", stringMap{"type": "helmv3", "cmd": cmd, "returnCmdOutput": "true"}))
 			if (status == 200) != (row.want == "") || !strings.Contains(body, row.want) {
-				t.Errorf("%d %s\nit asked for %q, and was refused %q", status, body, c.asked, c.denied)
+				t.Errorf("%d %s\nit asked for %q, and was refused %q", status, body, c.requested, c.denied)
 			}
 			if row.want == "" && !strings.Contains(body, "Succeeded") {
 				t.Errorf("the output is %q", body)
@@ -80,9 +80,9 @@ func TestTesterChartTests(t *testing.T) {
 	}
 }
 
-// also returns a function that adds a verb to rules. without returns one that
+// addVerb returns a function that adds a verb to rules. removeVerb returns one that
 // removes it.
-func also(verb string) func([]rbac.PolicyRule) []rbac.PolicyRule {
+func addVerb(verb string) func([]rbac.PolicyRule) []rbac.PolicyRule {
 	return func(rules []rbac.PolicyRule) (more []rbac.PolicyRule) {
 		for _, rule := range rules {
 			rule.Verbs = append([]string{verb}, rule.Verbs...)
@@ -92,7 +92,7 @@ func also(verb string) func([]rbac.PolicyRule) []rbac.PolicyRule {
 	}
 }
 
-func without(verb string) func([]rbac.PolicyRule) []rbac.PolicyRule {
+func removeVerb(verb string) func([]rbac.PolicyRule) []rbac.PolicyRule {
 	return func(rules []rbac.PolicyRule) (less []rbac.PolicyRule) {
 		for _, rule := range rules {
 			var verbs []string
@@ -168,18 +168,18 @@ type cluster struct {
 	*httptest.Server
 	rules []rbac.PolicyRule
 
-	mu      sync.Mutex
-	secret  map[string]any
-	objects map[string]map[string]any // pods and jobs, by RESOURCE/NAME
-	asked   []string                  // VERB RESOURCE, in order, without duplicates
-	denied  []string                  // likewise
-	failing bool                      // the chart test fails
-	lasting bool                      // the chart test never ends
+	mu        sync.Mutex
+	secret    map[string]any
+	objects   map[string]map[string]any // pods and jobs, by RESOURCE/NAME
+	requested []string                  // VERB RESOURCE, in order, without duplicates
+	denied    []string                  // likewise
+	failing   bool                      // the chart test fails
+	neverEnds bool                      // the chart test never ends
 }
 
 const (
-	clusterUser = "system:serviceaccount:headgate:tester"
-	released    = "sh.helm.release.v1.app.v1"
+	clusterUser   = "system:serviceaccount:headgate:tester"
+	releaseSecret = "sh.helm.release.v1.app.v1"
 )
 
 // newCluster starts a cluster. Its release app in namespace shop has the test
@@ -189,8 +189,8 @@ func newCluster(t *testing.T, hook string, rules []rbac.PolicyRule) *cluster {
 	c := &cluster{rules: rules, objects: map[string]map[string]any{}}
 	c.secret = map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1",
-		"metadata": map[string]any{"name": released, "namespace": "shop", "resourceVersion": "1", "labels": keys{"owner": "helm", "name": "app", "version": "1", "status": "deployed"}},
-		"data":     keys{"release": release(t, hook)},
+		"metadata": map[string]any{"name": releaseSecret, "namespace": "shop", "resourceVersion": "1", "labels": stringMap{"owner": "helm", "name": "app", "version": "1", "status": "deployed"}},
+		"data":     stringMap{"release": release(t, hook)},
 	}
 	c.Server = httptest.NewServer(c)
 	t.Cleanup(func() { c.CloseClientConnections(); c.Close() })
@@ -232,13 +232,13 @@ current-context: x
 
 // discovery has the discovery documents of a cluster by path.
 var discovery = map[string]any{
-	"/version":                  keys{"major": "1", "minor": "36", "gitVersion": "v1.36.0"},
-	"/openapi/v3":               map[string]any{"paths": map[string]any{"api/v1": keys{"serverRelativeURL": "/openapi/v3/api/v1"}, "apis/batch/v1": keys{"serverRelativeURL": "/openapi/v3/apis/batch/v1"}}},
+	"/version":                  stringMap{"major": "1", "minor": "36", "gitVersion": "v1.36.0"},
+	"/openapi/v3":               map[string]any{"paths": map[string]any{"api/v1": stringMap{"serverRelativeURL": "/openapi/v3/api/v1"}, "apis/batch/v1": stringMap{"serverRelativeURL": "/openapi/v3/apis/batch/v1"}}},
 	"/openapi/v3/api/v1":        schemas("", "v1", "Pod", "/api/v1/namespaces/{namespace}/pods"),
 	"/openapi/v3/apis/batch/v1": schemas("batch", "v1", "Job", "/apis/batch/v1/namespaces/{namespace}/jobs"),
 	"/api":                      map[string]any{"kind": "APIVersions", "versions": []string{"v1"}},
 	"/apis": map[string]any{"kind": "APIGroupList", "apiVersion": "v1", "groups": []any{map[string]any{"name": "batch",
-		"versions": []any{keys{"groupVersion": "batch/v1", "version": "v1"}}, "preferredVersion": keys{"groupVersion": "batch/v1", "version": "v1"}}}},
+		"versions": []any{stringMap{"groupVersion": "batch/v1", "version": "v1"}}, "preferredVersion": stringMap{"groupVersion": "batch/v1", "version": "v1"}}}},
 	"/api/v1": map[string]any{"kind": "APIResourceList", "groupVersion": "v1", "resources": []any{
 		map[string]any{"name": "pods", "singularName": "pod", "namespaced": true, "kind": "Pod", "verbs": []string{"create", "delete", "get", "list", "watch"}},
 		map[string]any{"name": "secrets", "singularName": "secret", "namespaced": true, "kind": "Secret", "verbs": []string{"get", "list", "update", "watch"}}}},
@@ -249,12 +249,12 @@ var discovery = map[string]any{
 // schemas returns an OpenAPI document in which objects of a kind may have any
 // fields.
 func schemas(group, version, kind, path string) map[string]any {
-	gvk := keys{"group": group, "version": version, "kind": kind}
-	return map[string]any{"openapi": "3.0.0", "info": keys{"title": "Kubernetes", "version": "v1.36.0"},
+	gvk := stringMap{"group": group, "version": version, "kind": kind}
+	return map[string]any{"openapi": "3.0.0", "info": stringMap{"title": "Kubernetes", "version": "v1.36.0"},
 		"paths": map[string]any{path: map[string]any{"post": map[string]any{"x-kubernetes-action": "post", "x-kubernetes-group-version-kind": gvk,
-			"parameters": []any{map[string]any{"name": "fieldValidation", "in": "query", "schema": keys{"type": "string"}}}, "responses": map[string]any{}},
+			"parameters": []any{map[string]any{"name": "fieldValidation", "in": "query", "schema": stringMap{"type": "string"}}}, "responses": map[string]any{}},
 			"patch": map[string]any{"x-kubernetes-action": "patch", "x-kubernetes-group-version-kind": gvk,
-				"parameters": []any{map[string]any{"name": "fieldValidation", "in": "query", "schema": keys{"type": "string"}}}, "responses": map[string]any{}}}},
+				"parameters": []any{map[string]any{"name": "fieldValidation", "in": "query", "schema": stringMap{"type": "string"}}}, "responses": map[string]any{}}}},
 		"components": map[string]any{"schemas": map[string]any{kind: map[string]any{"type": "object", "x-kubernetes-group-version-kind": []any{gvk}}}}}
 }
 
@@ -320,7 +320,7 @@ func (c *cluster) allows(verb, group, resource string) bool {
 	allowed := slices.ContainsFunc(c.rules, func(rule rbac.PolicyRule) bool {
 		return slices.Contains(rule.Verbs, verb) && slices.Contains(rule.APIGroups, group) && slices.Contains(rule.Resources, resource)
 	})
-	list := &c.asked
+	list := &c.requested
 	if !allowed {
 		list = &c.denied
 	}
@@ -338,11 +338,11 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request, verb, resource, 
 	case resource == "pods/log":
 		io.WriteString(w, "the test says hello\n")
 	case resource == "secrets" && verb == "list":
-		reply(w, http.StatusOK, map[string]any{"kind": "SecretList", "apiVersion": "v1", "metadata": keys{"resourceVersion": "1"}, "items": []any{c.secret}})
+		reply(w, http.StatusOK, map[string]any{"kind": "SecretList", "apiVersion": "v1", "metadata": stringMap{"resourceVersion": "1"}, "items": []any{c.secret}})
 	case resource == "secrets" && verb == "update":
 		json.NewDecoder(r.Body).Decode(&c.secret)
 		reply(w, http.StatusOK, c.secret)
-	case resource == "secrets" && name == released:
+	case resource == "secrets" && name == releaseSecret:
 		reply(w, http.StatusOK, c.secret)
 	case verb == "create":
 		c.create(w, r, resource)
@@ -355,7 +355,7 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request, verb, resource, 
 				items = append(items, o)
 			}
 		}
-		reply(w, http.StatusOK, map[string]any{"kind": kind + "List", "apiVersion": c.version(resource), "metadata": keys{"resourceVersion": "2"}, "items": items})
+		reply(w, http.StatusOK, map[string]any{"kind": kind + "List", "apiVersion": c.version(resource), "metadata": stringMap{"resourceVersion": "2"}, "items": items})
 	case c.objects[resource+"/"+name] == nil:
 		reply(w, http.StatusNotFound, status404)
 	case verb == "delete":
@@ -373,7 +373,7 @@ func (c *cluster) version(resource string) string {
 	return "v1"
 }
 
-// create creates an object, which completes immediately unless c.lasting is set.
+// create creates an object, which completes immediately unless c.neverEnds is set.
 func (c *cluster) create(w http.ResponseWriter, r *http.Request, resource string) {
 	var o map[string]any
 	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
@@ -386,10 +386,10 @@ func (c *cluster) create(w http.ResponseWriter, r *http.Request, resource string
 	if c.failing {
 		phase, condition = "Failed", "Failed"
 	}
-	if c.lasting {
+	if c.neverEnds {
 		phase, condition = "Running", "Suspended"
 	}
-	o["status"] = map[string]any{"phase": phase, "conditions": []any{keys{"type": condition, "status": "True"}}, "succeeded": 1}
+	o["status"] = map[string]any{"phase": phase, "conditions": []any{stringMap{"type": condition, "status": "True"}}, "succeeded": 1}
 	c.objects[resource+"/"+meta["name"].(string)] = o
 	reply(w, http.StatusCreated, o)
 }
@@ -406,7 +406,7 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request, resource string)
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
 		kind := map[string]string{"pods": "Pod", "jobs": "Job"}[resource]
 		events.Encode(map[string]any{"type": "BOOKMARK", "object": map[string]any{"kind": kind, "apiVersion": c.version(resource),
-			"metadata": map[string]any{"resourceVersion": "2", "annotations": keys{"k8s.io/initial-events-end": "true"}}}})
+			"metadata": map[string]any{"resourceVersion": "2", "annotations": stringMap{"k8s.io/initial-events-end": "true"}}}})
 	}
 	w.(http.Flusher).Flush()
 	c.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// marked returns the processes that have a text in their environment or command line.
-func marked(t *testing.T, text string) (pids []string) {
+// findProcesses returns the processes that have a text in their environment or command line.
+func findProcesses(t *testing.T, text string) (pids []string) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*")
 	must(t, err)
@@ -37,9 +37,9 @@ func marked(t *testing.T, text string) (pids []string) {
 	return pids
 }
 
-// stubborn are commands that leave processes behind in their session. %s is a mark that identifies
+// lingeringCommands are commands that leave processes behind in their session. %s is a mark that identifies
 // them.
-var stubborn = map[string]string{
+var lingeringCommands = map[string]string{
 	"a pipeline":                         "sleep 1000%s | cat | cat",
 	"one in the background":              "sleep 1000%s & sleep 1000%s",
 	"one of another group":               "timeout 2000 sleep 1000%s & set -m; sleep 1000%s & sleep 1000%s",
@@ -56,17 +56,17 @@ func TestTesterEndsUnderLoad(t *testing.T) {
 	s := startTester(t, "--shutdown-grace", "30s")
 	mark := strconv.Itoa(10000 + rand.IntN(80000))
 	commands := []string{}
-	for _, command := range stubborn {
+	for _, command := range lingeringCommands {
 		commands = append(commands, strings.ReplaceAll(command, "%s", "."+mark))
 	}
 	var waiting sync.WaitGroup
 	answers := make(chan string, len(commands))
 	for i, command := range commands {
-		if status, body := ask(t, "POST", s.url+"/", payload(fmt.Sprint("background-", i), keys{"cmd": command})); status != 202 {
+		if status, body := ask(t, "POST", s.url+"/", encodedPayload(fmt.Sprint("background-", i), stringMap{"cmd": command})); status != 202 {
 			t.Fatalf("%d %s", status, body)
 		}
 		waiting.Go(func() {
-			status, body, err := send(context.Background(), "POST", s.url+"/", payload(fmt.Sprint("waits-", i), keys{"type": "bash", "cmd": command}))
+			status, body, err := send(context.Background(), "POST", s.url+"/", encodedPayload(fmt.Sprint("waits-", i), stringMap{"type": "bash", "cmd": command}))
 			answers <- fmt.Sprint(status, " ", body, " ", err)
 		})
 	}
@@ -79,13 +79,13 @@ func TestTesterEndsUnderLoad(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					send(context.Background(), "POST", s.url+"/gate/check", payload("load", nil))
+					send(context.Background(), "POST", s.url+"/gate/check", encodedPayload("load", nil))
 				}
 			}
 		})
 	}
-	until(t, "all are running", func() bool {
-		return len(marked(t, "1000."+mark)) >= 2*len(commands) && running(s.runs()) == 2*len(commands)
+	waitUntil(t, "all are running", func() bool {
+		return len(findProcesses(t, "1000."+mark)) >= 2*len(commands) && countRunning(s.runs()) == 2*len(commands)
 	})
 	must(t, s.cmd.Process.Signal(syscall.SIGTERM))
 	waiting.Wait()
@@ -94,7 +94,7 @@ func TestTesterEndsUnderLoad(t *testing.T) {
 	}
 	close(stop)
 	load.Wait()
-	if left := marked(t, "1000."+mark); len(left) > 0 {
+	if left := findProcesses(t, "1000."+mark); len(left) > 0 {
 		t.Errorf("left:\n%s", strings.Join(left, "\n"))
 	}
 	close(answers)
@@ -113,7 +113,7 @@ func TestTesterEndsUnderLoad(t *testing.T) {
 	testenv.Equal(t, len(runs), 2*len(commands), "runs are recorded")
 }
 
-func running(runs []ran) (n int) {
+func countRunning(runs []runItem) (n int) {
 	for _, run := range runs {
 		if run.State == "running" {
 			n++
@@ -132,7 +132,7 @@ func TestTesterKilled(t *testing.T) {
 	for round := range 10 {
 		s := startTester(t, "--state", state)
 		for _, canary := range []string{"a", "b", "c"} {
-			status, _ := ask(t, "POST", s.url+"/gate/check", payload(canary, nil))
+			status, _ := ask(t, "POST", s.url+"/gate/check", encodedPayload(canary, nil))
 			open := status == 200
 			if maybe, known := unsure[canary]; open != want[canary] && (!known || open != maybe) {
 				t.Errorf("round %d: gate %s is open: %t, acknowledged %t", round, canary, open, want[canary])
@@ -144,24 +144,24 @@ func TestTesterKilled(t *testing.T) {
 			t.Errorf("round %d: runs %+v", round, lost)
 		}
 		mark := fmt.Sprintf("1000.%d%d", round, 10000+rand.IntN(80000))
-		if status, body := ask(t, "POST", s.url+"/", payload(fmt.Sprint("run-", round), keys{"cmd": "sleep " + mark + " | cat"})); status != 202 {
+		if status, body := ask(t, "POST", s.url+"/", encodedPayload(fmt.Sprint("run-", round), stringMap{"cmd": "sleep " + mark + " | cat"})); status != 202 {
 			t.Fatalf("%d %s", status, body)
 		}
-		until(t, "it runs", func() bool { return len(marked(t, mark)) >= 2 })
+		waitUntil(t, "it runs", func() bool { return len(findProcesses(t, mark)) >= 2 })
 		time.AfterFunc(rand.N(200*time.Millisecond), func() { s.cmd.Process.Kill() })
 		for {
 			canary := string(rune('a' + rand.IntN(3)))
 			open := rand.IntN(2) == 0
 			path := map[bool]string{true: "/gate/open", false: "/gate/close"}[open]
 			unsure[canary] = open
-			if status, _, err := send(t.Context(), "POST", s.url+path, payload(canary, nil)); err != nil || status != 202 {
+			if status, _, err := send(t.Context(), "POST", s.url+path, encodedPayload(canary, nil)); err != nil || status != 202 {
 				break
 			}
 			want[canary] = open
 			delete(unsure, canary)
 		}
 		s.cmd.Wait()
-		for _, left := range marked(t, mark) { // the killed server does not stop them
+		for _, left := range findProcesses(t, mark) { // the killed server does not stop them
 			pid, err := strconv.Atoi(strings.Fields(left)[0])
 			must(t, err)
 			syscall.Kill(pid, syscall.SIGKILL)
@@ -176,21 +176,21 @@ func TestTesterReaps(t *testing.T) {
 	s := startTesterBy(t, []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"})
 	const orphans = `for i in 1 2 3 4 5; do (setsid sh -c 'sleep 0.01' &); (env -i setsid sleep 0.02 &); done; sleep 0.2`
 	for i := range 20 {
-		if status, body := ask(t, "POST", s.url+"/", payload(fmt.Sprint("orphans-", i), keys{"type": "bash", "cmd": orphans})); status != 200 {
+		if status, body := ask(t, "POST", s.url+"/", encodedPayload(fmt.Sprint("orphans-", i), stringMap{"type": "bash", "cmd": orphans})); status != 200 {
 			t.Fatalf("%d %s", status, body)
 		}
 	}
 	const zombies = `echo "process $(cat /proc/1/comm)"; cat /proc/[0-9]*/stat | grep -c ') Z ' || true`
-	until(t, "no zombies", func() bool {
-		status, body := ask(t, "POST", s.url+"/", payload("count", keys{"type": "bash", "cmd": zombies, "returnCmdOutput": "true"}))
+	waitUntil(t, "no zombies", func() bool {
+		status, body := ask(t, "POST", s.url+"/", encodedPayload("count", stringMap{"type": "bash", "cmd": zombies, "returnCmdOutput": "true"}))
 		return status == 200 && body == "process headgate\n0\n"
 	})
-	testenv.Equal(t, running(s.runs()), 0, "runs")
+	testenv.Equal(t, countRunning(s.runs()), 0, "runs")
 }
 
-// TestTesterCrowd opens 1,000 idle connections, then sends 300 bodies of 1 MB at once, then opens
+// TestTesterManyConnections opens 1,000 idle connections, then sends 300 bodies of 1 MB at once, then opens
 // and drops 500 streams.
-func TestTesterCrowd(t *testing.T) {
+func TestTesterManyConnections(t *testing.T) {
 	t.Parallel()
 	s := startTester(t)
 	address := strings.TrimPrefix(s.url, "http://")
@@ -225,16 +225,16 @@ func TestTesterCrowd(t *testing.T) {
 	}
 	t.Logf("beside 1,000 slow connections a probe took at most %s", longest)
 	// Long bodies beyond the limit are refused, and each body costs only its own size.
-	long := payload("long", keys{"type": "bash", "cmd": "true", "text": strings.Repeat("x", 1<<20-1000)})
-	statuses := atOnce(300, func(int) int { status, _, _ := send(t.Context(), "POST", s.url, long); return status })
+	long := encodedPayload("long", stringMap{"type": "bash", "cmd": "true", "text": strings.Repeat("x", 1<<20-1000)})
+	statuses := runConcurrently(300, func(int) int { status, _, _ := send(t.Context(), "POST", s.url, long); return status })
 	if statuses[200]+statuses[503] != 300 || statuses[200] == 0 {
 		t.Errorf("bodies of 1 MB: %v", statuses)
 	}
-	if peak := s.peak(); peak > 400<<10 {
+	if peak := s.peakMemory(); peak > 400<<10 {
 		t.Errorf("it took %d kB of memory", peak)
 	}
-	check4000 := payload("many", keys{})
-	if statuses := atOnce(4000, func(int) int {
+	check4000 := encodedPayload("many", stringMap{})
+	if statuses := runConcurrently(4000, func(int) int {
 		status, _, _ := send(t.Context(), "POST", s.url+"/gate/check", check4000)
 		return status
 	}); statuses[403] != 4000 {
@@ -248,7 +248,7 @@ func TestTesterCrowd(t *testing.T) {
 		must(t, err)
 		must(t, c.Close())
 	}
-	until(t, "the end of dropped streams", func() bool { return metric("headgate_tester_http_requests_in_flight") == "1" })
+	waitUntil(t, "the end of dropped streams", func() bool { return metric("headgate_tester_http_requests_in_flight") == "1" })
 	for _, c := range slow {
 		c.SetReadDeadline(time.Now().Add(2 * time.Minute))
 		if _, err := io.Copy(io.Discard, c); err != nil {
@@ -256,11 +256,11 @@ func TestTesterCrowd(t *testing.T) {
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
-	until(t, "the end of all connections", func() bool { n, _ := strconv.Atoi(metric("go_goroutines")); return n < 50 })
+	waitUntil(t, "the end of all connections", func() bool { n, _ := strconv.Atoi(metric("go_goroutines")); return n < 50 })
 }
 
-// peak returns the peak memory of the process in kB.
-func (s *testRunner) peak() int {
+// peakMemory returns the peak memory of the process in kB.
+func (s *testRunner) peakMemory() int {
 	s.t.Helper()
 	_, peak, _ := strings.Cut(read(s.t, fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid)), "VmHWM:")
 	kb, err := strconv.Atoi(strings.Fields(peak)[0])
@@ -268,8 +268,8 @@ func (s *testRunner) peak() int {
 	return kb
 }
 
-// atOnce runs n calls of do concurrently and counts their results.
-func atOnce(n int, do func(int) int) map[int]int {
+// runConcurrently runs n calls of do concurrently and counts their results.
+func runConcurrently(n int, do func(int) int) map[int]int {
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	counts := map[int]int{}

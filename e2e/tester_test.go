@@ -84,14 +84,14 @@ func stub(t *testing.T, path, name, script string) {
 	must(t, os.Chmod(file, 0o755))
 }
 
-// asks returns the payload that a canary sends to a webhook.
-func asks(namespace, name, phase, checksum string, metadata keys) map[string]any {
+// canaryPayload returns the payload that a canary sends to a webhook.
+func canaryPayload(namespace, name, phase, checksum string, metadata stringMap) map[string]any {
 	return map[string]any{"namespace": namespace, "name": name, "phase": phase, "checksum": checksum, "metadata": metadata}
 }
 
-// payload returns the encoded payload of a canary in namespace shop.
-func payload(name string, metadata keys) string {
-	return encoded(asks("shop", name, "Progressing", "5594979469", metadata))
+// encodedPayload returns the encoded payload of a canary in namespace shop.
+func encodedPayload(name string, metadata stringMap) string {
+	return toJSON(canaryPayload("shop", name, "Progressing", "5594979469", metadata))
 }
 
 // ask sends a request and returns the status and the body.
@@ -124,29 +124,29 @@ func send(ctx context.Context, method, url, body string, token ...string) (int, 
 // call sends a request with the token of the test runner, and returns the status and the body.
 func (s *testRunner) call(method, path string, body any) (int, string) {
 	s.t.Helper()
-	status, text, err := send(s.t.Context(), method, s.url+path, encoded(body), s.token)
+	status, text, err := send(s.t.Context(), method, s.url+path, toJSON(body), s.token)
 	must(s.t, err)
 	return status, text
 }
 
-// A ran is a run as the API returns it.
-type ran struct {
+// A runItem is a run as the API returns it.
+type runItem struct {
 	ID, State, Type, Name, Reason, Output string
 }
 
 // runs returns the runs, newest first.
-func (s *testRunner) runs() []ran {
+func (s *testRunner) runs() []runItem {
 	s.t.Helper()
 	status, text := s.call("GET", "/api/v1/runs", nil)
-	var got struct{ Runs []ran }
+	var got struct{ Runs []runItem }
 	if err := json.Unmarshal([]byte(text), &got); err != nil || status != 200 {
 		s.t.Fatalf("runs: %d %q, %v", status, text, err)
 	}
 	return got.Runs
 }
 
-// until waits until what returns true, for at most a minute.
-func until(t *testing.T, subject string, what func() bool) {
+// waitUntil waits until what returns true, for at most a minute.
+func waitUntil(t *testing.T, subject string, what func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
@@ -214,7 +214,7 @@ func startCaller(t *testing.T) *flaggerCaller {
 func (c *flaggerCaller) call(canary, revision, event string, hook map[string]any) string {
 	c.t.Helper()
 	must(c.t, c.in.Encode(map[string]any{
-		"Canary": map[string]any{"metadata": keys{"name": canary, "namespace": "shop"}, "status": keys{"lastAppliedSpec": revision}},
+		"Canary": map[string]any{"metadata": stringMap{"name": canary, "namespace": "shop"}, "status": stringMap{"lastAppliedSpec": revision}},
 		"Phase":  "Progressing", "Webhook": hook, "Event": event, "Kind": "Normal",
 	}))
 	var got struct{ Error string }
@@ -222,8 +222,8 @@ func (c *flaggerCaller) call(canary, revision, event string, hook map[string]any
 	return got.Error
 }
 
-// checks posts to a path and checks the status.
-func (s *testRunner) checks(path string, payload map[string]any, status int) {
+// wantStatus posts to a path and checks the status.
+func (s *testRunner) wantStatus(path string, payload map[string]any, status int) {
 	s.t.Helper()
 	if got, text := s.call("POST", path, payload); got != status {
 		s.t.Fatalf("POST %s: %d %s, want %d", path, got, text, status)

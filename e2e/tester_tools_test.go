@@ -39,25 +39,25 @@ func TestTesterTools(t *testing.T) {
 	s := startTester(t, "--env", "PATH="+programs(t, "hey", "bats", "wrk", "k6", "helm=helm3", "helm4"), "--pass-env", "URL", "--env", "K6_NO_USAGE_REPORT=true")
 	for _, row := range []struct {
 		name     string
-		metadata keys
+		metadata stringMap
 		status   int
 		text     string // in the response
 		output   string // in the output of the run
 	}{
-		{name: "hey", metadata: keys{"cmd": "hey -n 200 -c 5 " + right.URL, "wait": "true"}, status: 200, output: "200 responses"},
-		{name: "wrk", metadata: keys{"cmd": "wrk -d 1s -t 1 -c 2 --latency " + right.URL, "wait": "true"}, status: 200, output: "Requests/sec"},
-		{name: "bats", metadata: keys{"type": "bash", "cmd": "bats " + suite, "env.URL": right.URL}, status: 200, output: "ok 3 it is right"},
-		{name: "bats that fails", metadata: keys{"type": "bash", "cmd": "bats " + suite, "env.URL": wrong.URL}, status: 422, text: "not ok 1 it answers", output: "not ok 3 it is right"},
-		{name: "bats, JUnit", metadata: keys{"type": "bash", "cmd": "bats --formatter junit " + suite, "env.URL": wrong.URL}, status: 422, text: "<testsuite", output: "it is right"},
-		{name: "helm lint", metadata: keys{"type": "helm", "cmd": "lint " + chart + " --set 'port=80'"}, status: 200},
-		{name: "helm template", metadata: keys{"type": "helmv3", "cmd": "template shop " + chart + " --set port=80", "returnCmdOutput": "true"}, status: 200, text: "name: shop"},
-		{name: "helm template that fails", metadata: keys{"type": "helmv3", "cmd": "template shop " + chart}, status: 422, text: "port is wanted"},
-		{name: "helm 4", metadata: keys{"type": "bash", "cmd": "helm4 template shop " + chart + " --set port=80"}, status: 200},
-		{name: "k6", metadata: keys{"type": "k6", "script": k6Script, "env_vars": fmt.Sprintf(`{"URL": %q}`, right.URL)}, status: 200, output: "20 complete"},
-		{name: "k6 with a threshold", metadata: keys{"type": "k6", "script": k6Script, "env_vars": fmt.Sprintf(`{"URL": %q}`, wrong.URL)}, status: 422, text: "exit status 99", output: "http_req_failed"},
-		{name: "k6 with an error", metadata: keys{"type": "k6", "script": "import nothing"}, status: 422, text: "exit status 107"},
+		{name: "hey", metadata: stringMap{"cmd": "hey -n 200 -c 5 " + right.URL, "wait": "true"}, status: 200, output: "200 responses"},
+		{name: "wrk", metadata: stringMap{"cmd": "wrk -d 1s -t 1 -c 2 --latency " + right.URL, "wait": "true"}, status: 200, output: "Requests/sec"},
+		{name: "bats", metadata: stringMap{"type": "bash", "cmd": "bats " + suite, "env.URL": right.URL}, status: 200, output: "ok 3 it is right"},
+		{name: "bats that fails", metadata: stringMap{"type": "bash", "cmd": "bats " + suite, "env.URL": wrong.URL}, status: 422, text: "not ok 1 it answers", output: "not ok 3 it is right"},
+		{name: "bats, JUnit", metadata: stringMap{"type": "bash", "cmd": "bats --formatter junit " + suite, "env.URL": wrong.URL}, status: 422, text: "<testsuite", output: "it is right"},
+		{name: "helm lint", metadata: stringMap{"type": "helm", "cmd": "lint " + chart + " --set 'port=80'"}, status: 200},
+		{name: "helm template", metadata: stringMap{"type": "helmv3", "cmd": "template shop " + chart + " --set port=80", "returnCmdOutput": "true"}, status: 200, text: "name: shop"},
+		{name: "helm template that fails", metadata: stringMap{"type": "helmv3", "cmd": "template shop " + chart}, status: 422, text: "port is wanted"},
+		{name: "helm 4", metadata: stringMap{"type": "bash", "cmd": "helm4 template shop " + chart + " --set port=80"}, status: 200},
+		{name: "k6", metadata: stringMap{"type": "k6", "script": k6Script, "env_vars": fmt.Sprintf(`{"URL": %q}`, right.URL)}, status: 200, output: "20 complete"},
+		{name: "k6 with a threshold", metadata: stringMap{"type": "k6", "script": k6Script, "env_vars": fmt.Sprintf(`{"URL": %q}`, wrong.URL)}, status: 422, text: "exit status 99", output: "http_req_failed"},
+		{name: "k6 with an error", metadata: stringMap{"type": "k6", "script": "import nothing"}, status: 422, text: "exit status 107"},
 	} {
-		status, body := ask(t, "POST", s.url+"/", payload(row.name, row.metadata))
+		status, body := ask(t, "POST", s.url+"/", encodedPayload(row.name, row.metadata))
 		run := s.runs()[0]
 		if status != row.status || !strings.Contains(body, row.text) || run.Name != row.name {
 			t.Errorf("%s: %d %s", row.name, status, body)
@@ -66,25 +66,25 @@ func TestTesterTools(t *testing.T) {
 			t.Errorf("%s: the output is %s", row.name, output)
 		}
 	}
-	t.Run("launch", func(t *testing.T) { launched(t, s, right.URL, wrong.URL) })
+	t.Run("launch", func(t *testing.T) { testLaunch(t, s, right.URL, wrong.URL) })
 }
 
-// launched tests the path of the k6 webhook.
-func launched(t *testing.T, s *testRunner, right, wrong string) {
+// testLaunch tests the path of the k6 webhook.
+func testLaunch(t *testing.T, s *testRunner, right, wrong string) {
 	variables := func(url string) string { return fmt.Sprintf(`{"URL": %q}`, url) }
 	for _, row := range []struct {
 		name     string
-		metadata keys
+		metadata stringMap
 		status   int
 		text     string
 	}{
-		{"passes", keys{"script": k6Script, "env_vars": variables(right)}, 200, "checks_succeeded"},
-		{"does not wait", keys{"script": k6Script, "env_vars": variables(right), "wait_for_results": "false"}, 200, ""},
-		{"fails", keys{"script": k6Script, "env_vars": variables(wrong)}, 400, "http_req_failed"},
-		{"fails at once", keys{"script": "import nothing"}, 400, "exit status 107"},
-		{"no script", keys{"x": "y"}, 400, "script"},
+		{"passes", stringMap{"script": k6Script, "env_vars": variables(right)}, 200, "checks_succeeded"},
+		{"does not wait", stringMap{"script": k6Script, "env_vars": variables(right), "wait_for_results": "false"}, 200, ""},
+		{"fails", stringMap{"script": k6Script, "env_vars": variables(wrong)}, 400, "http_req_failed"},
+		{"fails at once", stringMap{"script": "import nothing"}, 400, "exit status 107"},
+		{"no script", stringMap{"x": "y"}, 400, "script"},
 	} {
-		if status, body := ask(t, "POST", s.url+"/launch-test", payload(strings.ReplaceAll(row.name, " ", "-"), row.metadata)); status != row.status || !strings.Contains(body, row.text) {
+		if status, body := ask(t, "POST", s.url+"/launch-test", encodedPayload(strings.ReplaceAll(row.name, " ", "-"), row.metadata)); status != row.status || !strings.Contains(body, row.text) {
 			t.Errorf("%s: %d %s", row.name, status, body)
 		}
 	}

@@ -20,36 +20,36 @@ func TestTesterWebApprove(t *testing.T) {
 	r := startTester(t)
 	p := newTab(t)
 	p.open(r.url + "/ui/")
-	p.sees("Nothing is waiting for approval.")
-	p.until(`document.querySelector("#live").textContent == "live"`)
-	checkout := asks("payments", "checkout", "WaitingPromotion", "5594979469", nil)
-	r.checks("/gate/promotion/check", checkout, 403)
-	p.sees("payments/checkout") // without a reload
-	p.until(`document.title.startsWith("(1) ")`)
-	p.until(`document.querySelector("#announcements").textContent.includes("payments/checkout waits for approval at gate promotion")`)
+	p.waitText("Nothing is waiting for approval.")
+	p.waitUntil(`document.querySelector("#live").textContent == "live"`)
+	checkout := canaryPayload("payments", "checkout", "WaitingPromotion", "5594979469", nil)
+	r.wantStatus("/gate/promotion/check", checkout, 403)
+	p.waitText("payments/checkout") // without a reload
+	p.waitUntil(`document.title.startsWith("(1) ")`)
+	p.waitUntil(`document.querySelector("#announcements").textContent.includes("payments/checkout waits for approval at gate promotion")`)
 	p.click(approve)
-	p.until(`document.activeElement.value == "checksum" && document.activeElement.checked`)
+	p.waitUntil(`document.activeElement.value == "checksum" && document.activeElement.checked`)
 	p.write("dialog [name=actor]", "Ada")
 	p.write("dialog [name=reason]", "looks good")
 	p.click("dialog .primary")
-	p.sees("Nothing is waiting for approval.")
-	p.until(`document.title.startsWith("Approvals")`)
+	p.waitText("Nothing is waiting for approval.")
+	p.waitUntil(`document.title.startsWith("Approvals")`)
 	if g := r.gate("gate/payments/checkout/promotion"); !g.Open || g.Mode != "checksum" || g.Checksum != "5594979469" || g.Actor != "Ada" || g.Reason != "looks good" {
 		t.Errorf("the gate is %+v", g)
 	}
-	r.checks("/gate/promotion/check", checkout, 200)
-	r.checks("/gate/promotion/check", asks("payments", "checkout", "WaitingPromotion", "6f8f9c6b58", nil), 403)
-	p.sees("6f8f9c6b58") // it is waiting now
+	r.wantStatus("/gate/promotion/check", checkout, 200)
+	r.wantStatus("/gate/promotion/check", canaryPayload("payments", "checkout", "WaitingPromotion", "6f8f9c6b58", nil), 403)
+	p.waitText("6f8f9c6b58") // it is waiting now
 }
 
 // TestTesterWebKeyboard checks that the page can be used with the keyboard only.
 func TestTesterWebKeyboard(t *testing.T) {
 	t.Parallel()
 	r := startTester(t)
-	r.checks("/gate/check", asks("shop", "frontend", "Waiting", "aaa", nil), 403)
+	r.wantStatus("/gate/check", canaryPayload("shop", "frontend", "Waiting", "aaa", nil), 403)
 	p := newTab(t)
 	p.open(r.url + "/ui/")
-	p.sees("shop/frontend")
+	p.waitText("shop/frontend")
 	visible := `(() => { const s = getComputedStyle(document.activeElement); return s.outlineStyle != "none" && parseFloat(s.outlineWidth) >= 2 })()`
 	var order []string
 	for range 20 {
@@ -68,29 +68,29 @@ func TestTesterWebKeyboard(t *testing.T) {
 		t.Fatalf("the order of the focus: %s", got)
 	}
 	p.press(kb.Enter)
-	p.until(`document.activeElement.name == "mode"`)
+	p.waitUntil(`document.activeElement.name == "mode"`)
 	p.press(kb.Escape)
-	p.until(`!document.querySelector("dialog") && document.activeElement.dataset.action == "approve"`)
+	p.waitUntil(`!document.querySelector("dialog") && document.activeElement.dataset.action == "approve"`)
 	p.press(kb.Enter)
-	p.until(`document.activeElement.name == "mode"`)
+	p.waitUntil(`document.activeElement.name == "mode"`)
 	p.press(kb.ArrowDown) // one-shot
 	p.press(kb.Tab)
-	p.until(`document.activeElement.name == "ttl"`)
+	p.waitUntil(`document.activeElement.name == "ttl"`)
 	p.press("1") // 15 minutes
 	p.press(kb.Tab, kb.Tab)
-	p.until(`document.activeElement.name == "reason"`)
+	p.waitUntil(`document.activeElement.name == "reason"`)
 	p.press("all by keys")
 	p.press(kb.Tab, kb.Enter)
-	p.sees("Nothing is waiting for approval.")
-	p.until(`document.activeElement.innerText == "Pending approvals"`) // the button no longer exists
+	p.waitText("Nothing is waiting for approval.")
+	p.waitUntil(`document.activeElement.innerText == "Pending approvals"`) // the button no longer exists
 	if g := r.gate("gate/shop/frontend/default"); !g.Open || g.Mode != "one-shot" || g.Expires == "" || g.Reason != "all by keys" {
 		t.Errorf("the gate is %+v", g)
 	}
 	p.open("about:blank")
 	p.open(r.url + "/ui/")
-	p.sees("Nothing is waiting")
+	p.waitText("Nothing is waiting")
 	p.press(kb.Tab, kb.Enter) // the link that skips the navigation
-	p.until(`document.activeElement.id == "main"`)
+	p.waitUntil(`document.activeElement.id == "main"`)
 }
 
 // TestTesterWebReject checks that a rejection closes the gate and opens the rollback switch, for
@@ -98,25 +98,25 @@ func TestTesterWebKeyboard(t *testing.T) {
 func TestTesterWebReject(t *testing.T) {
 	t.Parallel()
 	r := startTester(t)
-	search := asks("catalog", "search", "Waiting", "7bcdfgh245", nil)
-	r.checks("/gate/check", search, 403)
+	search := canaryPayload("catalog", "search", "Waiting", "7bcdfgh245", nil)
+	r.wantStatus("/gate/check", search, 403)
 	p := newTab(t)
 	p.open(r.url + "/ui/")
 	p.click(`.pending [data-action=reject]`)
 	p.write("dialog [name=reason]", "errors in the logs")
 	p.click("dialog .danger")
-	p.until(`document.querySelector("#announcements").textContent.includes("rejected")`)
-	r.checks("/gate/check", search, 403)
-	r.checks("/rollback/check", search, 200)
-	r.checks("/rollback/check", asks("catalog", "search", "Progressing", "another", nil), 403)
+	p.waitUntil(`document.querySelector("#announcements").textContent.includes("rejected")`)
+	r.wantStatus("/gate/check", search, 403)
+	r.wantStatus("/rollback/check", search, 200)
+	r.wantStatus("/rollback/check", canaryPayload("catalog", "search", "Progressing", "another", nil), 403)
 	p.click(`nav a[href="#/audit"]`)
-	p.sees("errors in the logs")
-	p.sees("reject")
+	p.waitText("errors in the logs")
+	p.waitText("reject")
 	p.click(`nav a[href="#/gates"]`)
 	p.click(`[data-action=close][aria-label*="rollback switch"]`)
 	p.click("dialog .primary")
-	p.until(`document.querySelector("[data-action=rollback]")`)
-	r.checks("/rollback/check", search, 403)
+	p.waitUntil(`document.querySelector("[data-action=rollback]")`)
+	r.wantStatus("/rollback/check", search, 403)
 }
 
 // TestTesterWebOver checks that a wait is dimmed and not counted if its checks stop, and disappears
@@ -126,17 +126,17 @@ func TestTesterWebOver(t *testing.T) {
 	r := startTester(t)
 	p := newTab(t)
 	p.open(r.url + "/ui/")
-	p.until(`document.querySelector("#live").textContent == "live"`)
-	cart := asks("shop", "cart", "Waiting", "first", nil)
-	r.checks("/gate/check", cart, 403)
-	p.until(`document.title.startsWith("(1) ")`)
-	r.checks("/gate/check", cart, 403)
-	p.until(`document.querySelector(".pending.stale")?.innerText.includes("Asked last")`)
-	p.until(`document.title.startsWith("Approvals") && document.querySelector("#count").textContent == ""`)
-	r.checks("/gate/check", cart, 403)
-	p.until(`document.title.startsWith("(1) ") && !document.querySelector(".stale")`)
-	r.checks("/rollback/check", asks("shop", "cart", "Failed", "first", nil), 403)
-	p.sees("Nothing is waiting for approval.")
+	p.waitUntil(`document.querySelector("#live").textContent == "live"`)
+	cart := canaryPayload("shop", "cart", "Waiting", "first", nil)
+	r.wantStatus("/gate/check", cart, 403)
+	p.waitUntil(`document.title.startsWith("(1) ")`)
+	r.wantStatus("/gate/check", cart, 403)
+	p.waitUntil(`document.querySelector(".pending.stale")?.innerText.includes("Asked last")`)
+	p.waitUntil(`document.title.startsWith("Approvals") && document.querySelector("#count").textContent == ""`)
+	r.wantStatus("/gate/check", cart, 403)
+	p.waitUntil(`document.title.startsWith("(1) ") && !document.querySelector(".stale")`)
+	r.wantStatus("/rollback/check", canaryPayload("shop", "cart", "Failed", "first", nil), 403)
+	p.waitText("Nothing is waiting for approval.")
 }
 
 // TestTesterWebAbout checks that the card and the dialog of a waiting gate show what its caller
@@ -144,16 +144,16 @@ func TestTesterWebOver(t *testing.T) {
 func TestTesterWebAbout(t *testing.T) {
 	t.Parallel()
 	r := startTester(t)
-	about := keys{"headgate.revision": "main@sha1:69d8", "headgate.weight": "20", "headgate.step": "2/5", "headgate.threshold": "5", "headgate.failures": "1"}
-	r.checks("/gate/check", asks("shop", "cart", "Waiting", "first", about), 403)
+	about := stringMap{"headgate.revision": "main@sha1:69d8", "headgate.weight": "20", "headgate.step": "2/5", "headgate.threshold": "5", "headgate.failures": "1"}
+	r.wantStatus("/gate/check", canaryPayload("shop", "cart", "Waiting", "first", about), 403)
 	p := newTab(t)
 	p.open(r.url + "/ui/")
-	p.until(`document.querySelector("#live").textContent == "live" && document.querySelector(".pending")`)
-	r.checks("/", asks("shop", "cart", "Progressing", "first", keys{"type": "bash", "cmd": "exit 3"}), 422)
+	p.waitUntil(`document.querySelector("#live").textContent == "live" && document.querySelector(".pending")`)
+	r.wantStatus("/", canaryPayload("shop", "cart", "Progressing", "first", stringMap{"type": "bash", "cmd": "exit 3"}), 422)
 	shows := func(where string) {
 		t.Helper()
 		for _, text := range []string{"main@sha1:69d8", "first", "20%", "2/5", "1 of 5", "failed bash"} {
-			p.until(`document.querySelector("` + where + `")?.innerText.replace(/\s+/g, " ").includes("` + text + `")`)
+			p.waitUntil(`document.querySelector("` + where + `")?.innerText.replace(/\s+/g, " ").includes("` + text + `")`)
 		}
 	}
 	shows(".pending")
@@ -166,19 +166,19 @@ func TestTesterWebAbout(t *testing.T) {
 func TestTesterWebStale(t *testing.T) {
 	t.Parallel()
 	r := startTester(t)
-	r.checks("/gate/check", asks("shop", "cart", "Waiting", "first", nil), 403)
+	r.wantStatus("/gate/check", canaryPayload("shop", "cart", "Waiting", "first", nil), 403)
 	p := newTab(t)
 	p.open(r.url + "/ui/")
-	p.until(`document.querySelector("#live").textContent == "live"`)
+	p.waitUntil(`document.querySelector("#live").textContent == "live"`)
 	p.click(approve)
-	p.until(`document.querySelector("dialog[open]")`)
-	r.checks("/gate/check", asks("shop", "cart", "Waiting", "second", nil), 403)
-	p.sees("Another revision is waiting now: second.")
+	p.waitUntil(`document.querySelector("dialog[open]")`)
+	r.wantStatus("/gate/check", canaryPayload("shop", "cart", "Waiting", "second", nil), 403)
+	p.waitText("Another revision is waiting now: second.")
 	if !eval[bool](p, `document.querySelector("dialog .primary").disabled`) {
 		t.Error("it can still be approved")
 	}
 	p.press(kb.Escape)
-	p.until(`!document.querySelector("dialog")`)
+	p.waitUntil(`!document.querySelector("dialog")`)
 	if r.gate("gate/shop/cart/default").Open {
 		t.Error("the gate is open")
 	}
@@ -190,8 +190,8 @@ const (
 	scopedToken = "scoped-token-0123456789"
 )
 
-// guarded starts a test runner with authentication and returns it with the path of its token file.
-func guarded(t *testing.T) (*testRunner, string) {
+// startTesterWithTokens starts a test runner with authentication and returns it with the path of its token file.
+func startTesterWithTokens(t *testing.T) (*testRunner, string) {
 	t.Helper()
 	file := write(t, filepath.Join(t.TempDir(), "tokens.yaml"), `tokens:
 - {name: ada, token: `+adminToken+`}
@@ -201,44 +201,44 @@ func guarded(t *testing.T) (*testRunner, string) {
 	must(t, os.Chmod(file, 0o600))
 	r := startTester(t, "--tokens", file)
 	r.token = adminToken
-	r.checks("/gate/check", asks("shop", "cart", "Waiting", "5594979469", nil), 403)
+	r.wantStatus("/gate/check", canaryPayload("shop", "cart", "Waiting", "5594979469", nil), 403)
 	return r, file
 }
 
 func TestTesterWebLogin(t *testing.T) {
 	t.Parallel()
-	r, _ := guarded(t)
+	r, _ := startTesterWithTokens(t)
 	p := newTab(t)
 	p.open(r.url + "/ui/")
-	p.until(`document.activeElement.name == "token"`)
+	p.waitUntil(`document.activeElement.name == "token"`)
 	if eval[bool](p, `document.body.innerText.includes("shop/cart")`) {
 		t.Error("a stranger sees what waits")
 	}
 	p.press("wrong-token-0123456789", kb.Enter)
-	p.sees("This token is not known.")
-	p.until(`document.activeElement.name == "token" && document.activeElement.value == ""`)
+	p.waitText("This token is not known.")
+	p.waitUntil(`document.activeElement.name == "token" && document.activeElement.value == ""`)
 	p.press(adminToken, kb.Enter)
-	p.sees("shop/cart")
-	p.until(`document.querySelector("#session").innerText.startsWith("ada")`)
+	p.waitText("shop/cart")
+	p.waitUntil(`document.querySelector("#session").innerText.startsWith("ada")`)
 	if leaked := eval[string](p, `document.cookie + location.href + JSON.stringify({...localStorage, ...sessionStorage})`); leaked != r.url+"/ui/{}" {
 		t.Errorf("scripts can read %s", leaked)
 	}
 	p.open("about:blank")
 	p.open(r.url + "/ui/#/gates") // the cookie still exists
-	p.sees("shop/cart")
+	p.waitText("shop/cart")
 	p.click("#session button")
-	p.until(`document.activeElement.name == "token"`)
+	p.waitUntil(`document.activeElement.name == "token"`)
 	if eval[bool](p, `document.body.innerText.includes("shop/cart")`) {
 		t.Error("who has signed out sees what waits")
 	}
 	p.press(adminToken, kb.Enter)
-	p.sees("shop/cart")
-	p.until(`document.querySelector("#session").innerText.startsWith("ada") && document.title.startsWith("(1) ")`) // the page is fully drawn
+	p.waitText("shop/cart")
+	p.waitUntil(`document.querySelector("#session").innerText.startsWith("ada") && document.title.startsWith("(1) ")`) // the page is fully drawn
 	p.click(`nav a[href="#/"]`)
 	p.click(approve)
-	p.until(`document.querySelector("dialog[open]") && !document.querySelector("dialog [name=actor]")`) // the server knows the user
+	p.waitUntil(`document.querySelector("dialog[open]") && !document.querySelector("dialog [name=actor]")`) // the server knows the user
 	p.click("dialog .primary")
-	p.sees("Nothing is waiting for approval.")
+	p.waitText("Nothing is waiting for approval.")
 	if g := r.gate("gate/shop/cart/default"); !g.Open || g.Actor != "ada" {
 		t.Errorf("the gate is %+v", g)
 	}
@@ -247,36 +247,36 @@ func TestTesterWebLogin(t *testing.T) {
 // TestTesterWebReadOnly checks that the page has no buttons for a read-only token, and says why.
 func TestTesterWebReadOnly(t *testing.T) {
 	t.Parallel()
-	r, _ := guarded(t)
-	url := r.load("frontend", "sleep 3600")
+	r, _ := startTesterWithTokens(t)
+	url := r.startCommand("frontend", "sleep 3600")
 	p := newTab(t)
 	p.open(r.url + "/ui/")
 	p.write("[name=token]", viewerToken)
 	p.click("form .primary")
-	p.sees("Read-only: viewer may look at everything here and change nothing.")
-	p.sees("You may look, not decide.")
+	p.waitText("Read-only: viewer may look at everything here and change nothing.")
+	p.waitText("You may look, not decide.")
 	for _, address := range []string{r.url + "/ui/#/", r.url + "/ui/#/gates", url} {
 		p.open(address)
-		p.until(`document.querySelector("main .hint, main table")`)
+		p.waitUntil(`document.querySelector("main .hint, main table")`)
 		if n := eval[int](p, `document.querySelectorAll("main [data-action]").length`); n != 0 {
 			t.Errorf("%s: %d buttons", address, n)
 		}
 	}
-	p.sees("You may look, not cancel.")
+	p.waitText("You may look, not cancel.")
 }
 
 // TestTesterWebRefused checks that the dialog says why an action was refused.
 func TestTesterWebRefused(t *testing.T) {
 	t.Parallel()
-	r, file := guarded(t)
+	r, file := startTesterWithTokens(t)
 	p := newTab(t)
 	p.open(r.url + "/ui/")
 	p.write("[name=token]", scopedToken)
 	p.click("form .primary")
 	p.click(`.pending [data-action=reject]`) // also needs permission for the rollback switch
 	p.click("dialog .danger")
-	p.sees("You may not do this:")
-	p.until(`document.querySelector("dialog [role=alert]").offsetHeight > 0`)
+	p.waitText("You may not do this:")
+	p.waitUntil(`document.querySelector("dialog [role=alert]").offsetHeight > 0`)
 	p.press(kb.Escape)
 	if r.gate("gate/shop/cart/default").Open {
 		t.Error("the gate is open")
@@ -285,34 +285,34 @@ func TestTesterWebRefused(t *testing.T) {
 	p.write("[name=token]", adminToken)
 	p.click("form .primary")
 	p.click(approve)
-	p.until(`document.querySelector("dialog[open]")`)
+	p.waitUntil(`document.querySelector("dialog[open]")`)
 	write(t, file, "tokens: [{name: other, token: other-token-0123456789}]\n") // revokes the token of ada
 	r.token = "other-token-0123456789"
 	for status := 0; status != 200; {
 		status, _ = r.call("GET", "/api/v1/session", nil)
 	}
 	p.click("dialog .primary")
-	p.sees("You are not signed in any more")
+	p.waitText("You are not signed in any more")
 	p.press(kb.Escape)
 	p.click(`nav a[href="#/gates"]`)
-	p.until(`document.activeElement.name == "token"`)
+	p.waitUntil(`document.activeElement.name == "token"`)
 }
 
 // TestTesterWebPrefix checks that the page works below a path prefix and with a token in its path,
 // because all its URLs are relative.
 func TestTesterWebPrefix(t *testing.T) {
 	t.Parallel()
-	r, _ := guarded(t)
-	front := fronted(t, r.url, func(tester *httputil.ReverseProxy) http.Handler { return http.StripPrefix("/team/tester", tester) })
+	r, _ := startTesterWithTokens(t)
+	front := startReverseProxy(t, r.url, func(tester *httputil.ReverseProxy) http.Handler { return http.StripPrefix("/team/tester", tester) })
 	for _, base := range []string{r.url + "/token/" + adminToken, front.URL + "/team/tester/token/" + adminToken} {
-		r.checks("/gate/check", asks("shop", "cart", "Waiting", base, nil), 403)
+		r.wantStatus("/gate/check", canaryPayload("shop", "cart", "Waiting", base, nil), 403)
 		p := newTab(t)
 		p.open(base + "/ui") // without the slash
 		p.click(approve)
 		p.click("dialog .primary")
-		p.sees("Nothing is waiting for approval.")
-		p.until(`document.querySelector("#live").textContent == "live"`)
-		if elsewhere := eval[[]string](p, `performance.getEntriesByType("resource").map((e) => e.name).filter((n) => !n.startsWith(`+encoded(base)+`))`); len(elsewhere) > 0 {
+		p.waitText("Nothing is waiting for approval.")
+		p.waitUntil(`document.querySelector("#live").textContent == "live"`)
+		if elsewhere := eval[[]string](p, `performance.getEntriesByType("resource").map((e) => e.name).filter((n) => !n.startsWith(`+toJSON(base)+`))`); len(elsewhere) > 0 {
 			t.Errorf("%s: requests elsewhere: %q", base, elsewhere)
 		}
 		if !eval[bool](p, `document.querySelector("#session button").hidden`) {
@@ -330,7 +330,7 @@ func TestTesterWebHidden(t *testing.T) {
 	t.Parallel()
 	r := startTester(t)
 	var streams atomic.Int64
-	front := fronted(t, r.url, func(tester *httputil.ReverseProxy) http.Handler {
+	front := startReverseProxy(t, r.url, func(tester *httputil.ReverseProxy) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			if q.URL.Path == "/api/v1/watch" || q.URL.Query().Has("follow") {
 				streams.Add(1)
@@ -340,21 +340,21 @@ func TestTesterWebHidden(t *testing.T) {
 		})
 	})
 	p := newTab(t)
-	p.open(strings.Replace(r.load("frontend", "echo begun; sleep 3600"), r.url, front.URL, 1))
-	p.sees("begun")
-	p.until(`document.querySelector("#live").textContent == "live"`)
+	p.open(strings.Replace(r.startCommand("frontend", "echo begun; sleep 3600"), r.url, front.URL, 1))
+	p.waitText("begun")
+	p.waitUntil(`document.querySelector("#live").textContent == "live"`)
 	hide := func(hidden string) {
 		eval[bool](p, `Object.defineProperty(document, "hidden", {configurable: true, value: `+hidden+`}) && document.dispatchEvent(new Event("visibilitychange"))`)
 	}
 	hide("true")
-	p.until(`document.querySelector("#live").textContent == "paused"`)
+	p.waitUntil(`document.querySelector("#live").textContent == "paused"`)
 	for streams.Load() != 0 {
 		eval[bool](p, "true")
 	}
-	r.checks("/gate/check", asks("shop", "cart", "Waiting", "1", nil), 403)
+	r.wantStatus("/gate/check", canaryPayload("shop", "cart", "Waiting", "1", nil), 403)
 	hide("false")
-	p.until(`document.title.startsWith("(1)")`)
-	p.until(`document.querySelector(".output").textContent == "begun\n"`) // not duplicated
+	p.waitUntil(`document.title.startsWith("(1)")`)
+	p.waitUntil(`document.querySelector(".output").textContent == "begun\n"`) // not duplicated
 }
 
 // TestTesterWebReconnect checks that the page reports a broken connection, and catches up after it
@@ -363,7 +363,7 @@ func TestTesterWebReconnect(t *testing.T) {
 	t.Parallel()
 	r := startTester(t)
 	var broken atomic.Bool
-	front := fronted(t, r.url, func(tester *httputil.ReverseProxy) http.Handler {
+	front := startReverseProxy(t, r.url, func(tester *httputil.ReverseProxy) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			if broken.Load() {
 				panic(http.ErrAbortHandler)
@@ -373,19 +373,19 @@ func TestTesterWebReconnect(t *testing.T) {
 	})
 	p := newTab(t)
 	p.open(front.URL + "/ui/")
-	p.until(`document.querySelector("#live").textContent == "live"`)
-	r.checks("/gate/check", asks("shop", "cart", "Waiting", "1", nil), 403)
-	p.sees("shop/cart")
+	p.waitUntil(`document.querySelector("#live").textContent == "live"`)
+	r.wantStatus("/gate/check", canaryPayload("shop", "cart", "Waiting", "1", nil), 403)
+	p.waitText("shop/cart")
 	broken.Store(true)
 	front.CloseClientConnections()
-	p.until(`document.querySelector("#live").textContent == "reconnecting"`)
-	r.checks("/gate/check", asks("shop", "late", "Waiting", "1", nil), 403)
+	p.waitUntil(`document.querySelector("#live").textContent == "reconnecting"`)
+	r.wantStatus("/gate/check", canaryPayload("shop", "late", "Waiting", "1", nil), 403)
 	p.click(approve)
 	p.click("dialog .primary")
-	p.sees("The server does not answer.")
+	p.waitText("The server does not answer.")
 	p.press(kb.Escape)
 	broken.Store(false)
-	p.until(`document.querySelector("#live").textContent == "live"`)
-	p.sees("shop/late")
-	p.sees("shop/cart")
+	p.waitUntil(`document.querySelector("#live").textContent == "live"`)
+	p.waitText("shop/late")
+	p.waitText("shop/cart")
 }

@@ -72,7 +72,7 @@ const (
 )
 
 func TestBasicAuth(t *testing.T) {
-	url := testenv.ServeHTTP(t, testenv.HTTP{Username: "alice", Password: "s3cret pass"}, newOneFileRepo(t)).Repo()
+	url := testenv.ServeGit(t, testenv.GitConfig{Username: "alice", Password: "s3cret pass"}, newOneFileRepo(t)).Repo()
 	for _, a := range []credentialTest{
 		{"right", sourcetest.Secret("username", "alice", "password", "s3cret pass"), "", ""},
 		{"wrong password", sourcetest.Secret("username", "alice", "password", "wrong-password"), authFailed, "authentication failed|check the credentials in the Secret"},
@@ -83,7 +83,7 @@ func TestBasicAuth(t *testing.T) {
 	} {
 		a.run(t, url, nil)
 	}
-	bearer := testenv.ServeHTTP(t, testenv.HTTP{Bearer: "t0ken-canary"}, newOneFileRepo(t)).Repo()
+	bearer := testenv.ServeGit(t, testenv.GitConfig{Bearer: "t0ken-canary"}, newOneFileRepo(t)).Repo()
 	credentialTest{"bearer token", sourcetest.Secret("bearerToken", "t0ken-canary"), "", ""}.run(t, bearer, nil)
 	credentialTest{"wrong bearer token", sourcetest.Secret("bearerToken", "other-token"), authFailed, "authentication failed"}.run(t, bearer, nil)
 	credentialTest{name: "in the URL"}.run(t, strings.Replace(url, "://", "://alice:s3cret%20pass@", 1), nil)
@@ -105,9 +105,9 @@ func TestTLS(t *testing.T) {
 	cert, key := ca.Client("tester")
 	otherCert, otherKey := other.Client("stranger")
 	repo := newOneFileRepo(t)
-	private := testenv.ServeHTTP(t, testenv.HTTP{CA: ca}, repo).Repo()
-	mutual := testenv.ServeHTTP(t, testenv.HTTP{CA: ca, Mutual: true}, repo).Repo()
-	full := testenv.ServeHTTP(t, testenv.HTTP{CA: ca, Mutual: true, Username: "alice", Password: "s3cret"}, repo).Repo()
+	private := testenv.ServeGit(t, testenv.GitConfig{CA: ca}, repo).Repo()
+	mutual := testenv.ServeGit(t, testenv.GitConfig{CA: ca, Mutual: true}, repo).Repo()
+	full := testenv.ServeGit(t, testenv.GitConfig{CA: ca, Mutual: true, Username: "alice", Password: "s3cret"}, repo).Repo()
 	for _, row := range []struct {
 		url string
 		credentialTest
@@ -134,7 +134,7 @@ func TestSSH(t *testing.T) {
 	identity, public := testenv.UserKey(t, "")
 	locked, lockedPublic := testenv.UserKey(t, "open sesame")
 	stranger, _ := testenv.UserKey(t, "")
-	s := testenv.ServeSSH(t, testenv.SSH{Users: []ssh.PublicKey{public, lockedPublic}}, map[string]*testenv.Repo{"repo.git": repo})
+	s := testenv.ServeSSH(t, testenv.SSHConfig{Users: []ssh.PublicKey{public, lockedPublic}}, map[string]*testenv.Repo{"repo.git": repo})
 	id, known := string(identity), string(s.KnownHosts(false))
 	_, other := testenv.UserKey(t, "")
 	elsewhere := strings.Fields(known)[0] + " " + string(ssh.MarshalAuthorizedKey(other))
@@ -161,11 +161,11 @@ func TestProxies(t *testing.T) {
 	repo := newOneFileRepo(t)
 	ca := testenv.NewCA(t)
 	identity, public := testenv.UserKey(t, "")
-	plain := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
-	secure := testenv.ServeHTTP(t, testenv.HTTP{CA: ca}, repo)
-	shell := testenv.ServeSSH(t, testenv.SSH{Users: []ssh.PublicKey{public}}, map[string]*testenv.Repo{"repo.git": repo})
+	plain := testenv.ServeGit(t, testenv.GitConfig{}, repo)
+	secure := testenv.ServeGit(t, testenv.GitConfig{CA: ca}, repo)
+	shell := testenv.ServeSSH(t, testenv.SSHConfig{Users: []ssh.PublicKey{public}}, map[string]*testenv.Repo{"repo.git": repo})
 	for _, scheme := range []string{"http", "https", "socks5"} {
-		p := testenv.ServeProxy(t, testenv.Proxy{Scheme: scheme, CA: ca, Username: "proxy", Password: "pr0xy-pass"})
+		p := testenv.ServeProxy(t, testenv.ProxyConfig{Scheme: scheme, CA: ca, Username: "proxy", Password: "pr0xy-pass"})
 		for _, target := range []struct {
 			url   string
 			login source.Secret
@@ -181,9 +181,9 @@ func TestProxies(t *testing.T) {
 				}
 			}
 			name := scheme + " to " + target.url[:5]
-			before := len(p.Seen())
+			before := len(p.Requests())
 			credentialTest{name: name, secret: target.login}.run(t, target.url, through("address", p.URL, "username", "proxy", "password", "pr0xy-pass"))
-			if seen := p.Seen(); len(seen) == before || strings.HasPrefix(seen[len(seen)-1], "refused") {
+			if seen := p.Requests(); len(seen) == before || strings.HasPrefix(seen[len(seen)-1], "refused") {
 				t.Errorf("%s: the proxy saw %v", name, seen)
 			}
 			refusal := map[string]string{"http": "proxy", "https": "proxy", "socks5": "socks"}[scheme]
@@ -214,17 +214,17 @@ func (i *issuer) login(ctx context.Context, r source.LoginRequest) (source.Crede
 func TestLogin(t *testing.T) {
 	ca := testenv.NewCA(t)
 	for name, c := range map[string]struct {
-		config testenv.HTTP
+		config testenv.GitConfig
 		issued source.Credential
 		reason string
 	}{
-		"bearer token":       {testenv.HTTP{Bearer: "t0ken-canary"}, source.Credential{Token: "t0ken-canary", Expires: time.Now()}, ""},
-		"password":           {testenv.HTTP{Username: "AKIA%session", Password: "p4ss-canary"}, source.Credential{Username: "AKIA%session", Password: "p4ss-canary"}, ""},
-		"what is not wanted": {testenv.HTTP{Bearer: "other"}, source.Credential{Token: "t0ken-canary"}, authFailed},
+		"bearer token":       {testenv.GitConfig{Bearer: "t0ken-canary"}, source.Credential{Token: "t0ken-canary", Expires: time.Now()}, ""},
+		"password":           {testenv.GitConfig{Username: "AKIA%session", Password: "p4ss-canary"}, source.Credential{Username: "AKIA%session", Password: "p4ss-canary"}, ""},
+		"what is not wanted": {testenv.GitConfig{Bearer: "other"}, source.Credential{Token: "t0ken-canary"}, authFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.config.CA = ca
-			server := testenv.ServeHTTP(t, c.config, newOneFileRepo(t))
+			server := testenv.ServeGit(t, c.config, newOneFileRepo(t))
 			g := object(server.Repo(), source.GitRepositoryRef{Branch: "main"})
 			g.Spec.Provider, g.Spec.SecretRef, g.Spec.ServiceAccountName = "azure", &source.LocalReference{Name: "login"}, "robot"
 			i := &issuer{credential: c.issued}
@@ -255,7 +255,7 @@ func TestLogin(t *testing.T) {
 
 func TestLoginFailures(t *testing.T) {
 	const provider = "InvalidProviderConfiguration"
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, newOneFileRepo(t))
+	server := testenv.ServeGit(t, testenv.GitConfig{}, newOneFileRepo(t))
 	app := sourcetest.Secret("githubAppID", "1", "githubAppPrivateKey", "canary")
 	for _, c := range []struct {
 		name    string
@@ -312,9 +312,9 @@ func TestLoginOfSubmodules(t *testing.T) {
 		}
 		return r.Header.Get("Authorization") == "Bearer t0ken-canary"
 	}
-	server := testenv.ServeAll(t, testenv.HTTP{Allow: allow}, map[string]*testenv.Repo{"app.git": app, "lib.git": lib})
-	guarded := testenv.ServeAll(t, testenv.HTTP{Allow: allow}, map[string]*testenv.Repo{"other.git": other})
-	foreign := testenv.ServeHTTP(t, testenv.HTTP{}, public)
+	server := testenv.ServeRepos(t, testenv.GitConfig{Allow: allow}, map[string]*testenv.Repo{"app.git": app, "lib.git": lib})
+	guarded := testenv.ServeRepos(t, testenv.GitConfig{Allow: allow}, map[string]*testenv.Repo{"other.git": other})
+	foreign := testenv.ServeGit(t, testenv.GitConfig{}, public)
 	inLib := commitFiles(lib, map[string]string{"l": "1"})
 	commitFiles(app, map[string]string{"a": "1"}, submodule{"lib", "../lib.git", inLib},
 		submodule{"again", strings.Replace(server.URL, "://", "://me@", 1) + "/lib.git", inLib},
@@ -351,7 +351,7 @@ func TestLoginOfSubmodules(t *testing.T) {
 // request, a fetch one more.
 func TestKnownServer(t *testing.T) {
 	repo := newOneFileRepo(t)
-	v2, v0 := testenv.ServeHTTP(t, testenv.HTTP{}, repo), testenv.ServeHTTP(t, testenv.HTTP{V0: true}, repo)
+	v2, v0 := testenv.ServeGit(t, testenv.GitConfig{}, repo), testenv.ServeGit(t, testenv.GitConfig{V0: true}, repo)
 	old := false // whether the server speaks version 0 now
 	server := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		to := v2.URL
@@ -407,7 +407,7 @@ func TestKnownServer(t *testing.T) {
 // answer to that.
 func TestKnownServerRefuses(t *testing.T) {
 	repo := newOneFileRepo(t)
-	server := testenv.ServeHTTP(t, testenv.HTTP{Allow: func(r *http.Request) bool {
+	server := testenv.ServeGit(t, testenv.GitConfig{Allow: func(r *http.Request) bool {
 		_, password, _ := r.BasicAuth()
 		return password == "good-canary"
 	}}, repo)

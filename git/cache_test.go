@@ -174,7 +174,7 @@ func TestCacheSurvivesDamage(t *testing.T) {
 func TestCredentialsShareNothing(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: twentyFiles()})
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	dir := t.TempDir()
 	login := func(user, password string) source.Secret {
 		return source.Secret{Data: map[string][]byte{"username": []byte(user), "password": []byte(password)}}
@@ -220,7 +220,7 @@ func TestSharedUpstream(t *testing.T) {
 	id := repo.Commit(testenv.Commit{Branch: "main", Files: twentyFiles()})
 	repo.Git("branch", "same", id)
 	repo.AnnotatedTag("v1.0.0", id, "release")
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	dir := t.TempDir()
 	refs := []source.GitRepositoryRef{{Branch: "main"}, {Branch: "main"}, {Branch: "same"}, {SemVer: "1.x"}, {Tag: "v1.0.0"}, {Commit: id}}
 	var wg sync.WaitGroup
@@ -276,7 +276,7 @@ func TestHostileDifference(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	tree := twentyFiles()
 	old := repo.Commit(testenv.Commit{Branch: "main", Files: tree})
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	g := object(server.Repo(), source.GitRepositoryRef{Branch: "main"})
 	dir := t.TempDir()
 	env := source.Env{Cache: newCache(t, dir)}
@@ -335,7 +335,7 @@ func TestHostileDifference(t *testing.T) {
 func TestBusyServer(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: twentyFiles()})
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	g := object(server.Repo(), source.GitRepositoryRef{Branch: "main"})
 	env := source.Env{Cache: newCache(t, t.TempDir())}
 	fetch(t, g, env)
@@ -355,7 +355,7 @@ func TestCacheThatCannotBeWritten(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	tree := twentyFiles()
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	g := object(server.Repo(), source.GitRepositoryRef{Branch: "main"})
 	_, want, _ := fetch(t, g, source.Env{})
 	for _, blocked := range []string{"tmp", "lock", "entry"} {
@@ -381,7 +381,7 @@ func TestCacheThatCannotBeWritten(t *testing.T) {
 // one in the cache.
 func TestRepositoryIsReplaced(t *testing.T) {
 	repos := map[string]*testenv.Repo{}
-	server := testenv.ServeAll(t, testenv.HTTP{}, repos)
+	server := testenv.ServeRepos(t, testenv.GitConfig{}, repos)
 	g := object(server.URL+"/repo.git", source.GitRepositoryRef{Branch: "main"})
 	env := source.Env{Cache: newCache(t, t.TempDir())}
 	for i, format := range []string{"sha1", "sha1", "sha256", "sha256", "sha1"} {
@@ -398,10 +398,10 @@ func TestRepositoryIsReplaced(t *testing.T) {
 func TestLoginsShareNothing(t *testing.T) {
 	private, public := testenv.NewRepo(t), testenv.NewRepo(t)
 	pin := commitFiles(private, map[string]string{"secret": "1"})
-	guarded := testenv.ServeAll(t, testenv.HTTP{Allow: func(r *http.Request) bool {
+	guarded := testenv.ServeRepos(t, testenv.GitConfig{Allow: func(r *http.Request) bool {
 		return r.Header.Get("Authorization") == "Bearer t0ken-canary"
 	}}, map[string]*testenv.Repo{"app.git": private})
-	open := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": public})
+	open := testenv.ServeRepos(t, testenv.GitConfig{}, map[string]*testenv.Repo{"app.git": public})
 	commitFiles(public, map[string]string{"a": "1"}, submodule{"stolen", guarded.URL + "/app.git", pin})
 
 	i := &issuer{credential: source.Credential{Token: "t0ken-canary"}}
@@ -416,7 +416,7 @@ func TestLoginsShareNothing(t *testing.T) {
 // would refuse, not even a pinned commit.
 func TestCacheRequiresLogin(t *testing.T) {
 	repo := newOneFileRepo(t)
-	server := testenv.ServeHTTP(t, testenv.HTTP{Bearer: "t0ken-canary"}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{Bearer: "t0ken-canary"}, repo)
 	env := source.Env{Cache: newCache(t, t.TempDir())}
 	g := object(server.Repo(), source.GitRepositoryRef{Commit: repo.ID("main")})
 	g.Spec.Provider = "azure"
@@ -457,7 +457,7 @@ func newObjects(n int, url string, ref source.GitRepositoryRef, edit func(i int,
 }
 
 // counts returns how many requests of each kind a server received.
-func counts(s *testenv.Server) string {
+func counts(s *testenv.GitServer) string {
 	return fmt.Sprintf("%d advertisements, %d lists, %d packs", s.Count(testenv.Advertisement), s.Count(testenv.LsRefs), s.Count(testenv.Pack))
 }
 
@@ -472,7 +472,7 @@ func sharedEnv(t *testing.T, secrets source.Secrets) source.Env {
 // Objects of one repository and revision that are due together cost the server one
 // list of refs and one pack, even if they pack different files.
 func TestFleetAsksOnce(t *testing.T) {
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, newOneFileRepo(t))
+	server := testenv.ServeGit(t, testenv.GitConfig{}, newOneFileRepo(t))
 	env := sharedEnv(t, nil)
 	objects := newObjects(20, server.Repo(), source.GitRepositoryRef{Branch: "main"}, func(i int, g *source.GitRepository) {
 		if i%2 == 1 {
@@ -500,7 +500,7 @@ func TestFleetAsksOnce(t *testing.T) {
 func TestFleetApart(t *testing.T) {
 	repo := newOneFileRepo(t)
 	repo.Git("branch", "next", "main")
-	server := testenv.ServeHTTP(t, testenv.HTTP{Allow: func(r *http.Request) bool {
+	server := testenv.ServeGit(t, testenv.GitConfig{Allow: func(r *http.Request) bool {
 		_, password, _ := r.BasicAuth()
 		return strings.HasPrefix(password, "good")
 	}}, repo)

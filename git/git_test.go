@@ -66,7 +66,7 @@ func TestEveryReferenceOverEveryTransport(t *testing.T) {
 		}
 	}
 	sha256 := newHistory(t, "sha256")
-	url := testenv.ServeHTTP(t, testenv.HTTP{}, sha256.Repo).Repo()
+	url := testenv.ServeGit(t, testenv.GitConfig{}, sha256.Repo).Repo()
 	if _, _, _, err := try(t.Context(), object(url, source.GitRepositoryRef{Commit: strings.Repeat("1", 40)}), source.Env{}); err == nil {
 		t.Error("a SHA-1 commit in a SHA-256 repository")
 	}
@@ -74,7 +74,7 @@ func TestEveryReferenceOverEveryTransport(t *testing.T) {
 
 func TestReferenceErrors(t *testing.T) {
 	h := newHistory(t, "sha1")
-	url := testenv.ServeHTTP(t, testenv.HTTP{}, h.Repo).Repo()
+	url := testenv.ServeGit(t, testenv.GitConfig{}, h.Repo).Repo()
 	absentID := strings.Repeat("1", 40)
 	for name, row := range map[string]struct {
 		ref     source.GitRepositoryRef
@@ -104,7 +104,7 @@ func TestReferenceErrors(t *testing.T) {
 
 func TestEmptyRepository(t *testing.T) {
 	for _, v0 := range []bool{false, true} {
-		url := testenv.ServeHTTP(t, testenv.HTTP{V0: v0}, testenv.NewRepo(t)).Repo()
+		url := testenv.ServeGit(t, testenv.GitConfig{V0: v0}, testenv.NewRepo(t)).Repo()
 		wantFetchError(t, object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{}, "EmptyGitRepository", "")
 	}
 }
@@ -122,8 +122,8 @@ func TestSemverTies(t *testing.T) {
 		repo.Tag(v.tag, repo.Commit(testenv.Commit{Branch: "main", Files: files("version", v.tag), Time: testenv.Epoch.Add(v.after)}))
 	}
 	repo.AnnotatedTag("v0.1.0+build-0", repo.ID("v0.0.1"), "old") // the tag leads to the commit, no ref points to it
-	for _, c := range []testenv.HTTP{{}, {NoFilter: true}, {V0: true, NoAnyWant: true}} {
-		server := testenv.ServeHTTP(t, c, repo)
+	for _, c := range []testenv.GitConfig{{}, {NoFilter: true}, {V0: true, NoAnyWant: true}} {
+		server := testenv.ServeGit(t, c, repo)
 		for constraint, want := range map[string]string{">0.1.0": "0.2.0", "0.1.x": "v0.1.0+build-3"} {
 			o := git.New(object(server.Repo(), source.GitRepositoryRef{SemVer: constraint}), source.Env{})
 			rev, state, err := o.Resolve(t.Context(), nil)
@@ -172,7 +172,7 @@ func newRepoWithRefs(t *testing.T, n int, prefixes ...string) (*testenv.Repo, st
 // there are, and a pinned commit costs none.
 func TestCostOfUnchanged(t *testing.T) {
 	repo, id := newRepoWithRefs(t, 5000, "refs/heads/a", "refs/tags/v2.", "refs/pull/2/")
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	for _, row := range []struct {
 		ref      source.GitRepositoryRef
 		requests int
@@ -202,7 +202,7 @@ func TestLeftOut(t *testing.T) {
 	tree["module"] = testenv.Gitlink(strings.Repeat("1", 40))
 	tree["run.sh"] = &fstest.MapFile{Data: []byte("#!"), Mode: 0o755}
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
-	_, data, report := fetch(t, object(testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
+	_, data, report := fetch(t, object(testenv.ServeGit(t, testenv.GitConfig{}, repo).Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
 	if got := slices.Sorted(maps.Keys(contents(t, data))); !slices.Equal(got, []string{"a", "run.sh"}) || !slices.Equal(emptyDirs(t, data), []string{"module"}) {
 		t.Errorf("content %v", got)
 	}
@@ -231,7 +231,7 @@ func TestRefsThatLeadToNoCommit(t *testing.T) {
 	repo.Tag("tree", tree)
 	repo.AnnotatedTag("annotated", tree, "a tag of a tree")
 	repo.AnnotatedTag("nested", repo.ID("refs/tags/annotated"), "a tag of a tag of a tree")
-	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
+	url := testenv.ServeGit(t, testenv.GitConfig{}, repo).Repo()
 	for _, tag := range []string{"tree", "annotated", "nested"} {
 		_, _, _, err := try(t.Context(), object(url, source.GitRepositoryRef{Tag: tag}), source.Env{})
 		if err == nil || !strings.Contains(err.Error(), "tree") {
@@ -247,7 +247,7 @@ func TestLimits(t *testing.T) {
 	tree["zeros"] = files("", "")[""]
 	tree["zeros"].Data = make([]byte, 3<<20)
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
-	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
+	url := testenv.ServeGit(t, testenv.GitConfig{}, repo).Repo()
 	for name, limits := range map[string]artifact.Limits{
 		"bytes":      {Bytes: 2 << 20},
 		"file bytes": {FileBytes: 2 << 20},
@@ -267,7 +267,7 @@ func TestLimits(t *testing.T) {
 }
 
 // packRequests returns the bodies of the requests for packs.
-func packRequests(s *testenv.Server) []string {
+func packRequests(s *testenv.GitServer) []string {
 	var bodies []string
 	for _, q := range s.Requests() {
 		if q.Phase == testenv.Pack {
@@ -282,7 +282,7 @@ func TestRefusedWants(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	first := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
 	tag := repo.AnnotatedTag("v1.0.0", first, "release")
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	refuse := respondToFetch(pkt("ERR want "+first+" not valid\n"), 1)
 	branch := git.New(object(server.Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
 	onBranch, _, err := branch.Resolve(t.Context(), nil)
@@ -325,7 +325,7 @@ func TestRefusedWants(t *testing.T) {
 // Deepening ends when the history ends, not at the largest depth.
 func TestDeepeningEnds(t *testing.T) {
 	repo := newOneFileRepo(t)
-	server := testenv.ServeHTTP(t, testenv.HTTP{V0: true, NoAnyWant: true}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{V0: true, NoAnyWant: true}, repo)
 	absent := strings.Repeat("1", 40)
 	_, _, _, err := try(t.Context(), object(server.Repo(), source.GitRepositoryRef{Commit: absent}), source.Env{})
 	if err == nil || !strings.Contains(err.Error(), absent) || len(packRequests(server)) != 1 {
@@ -338,8 +338,8 @@ func TestNoShallowFetches(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	first := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
 	tip := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "2")})
-	for _, config := range []testenv.HTTP{{NoShallow: true}, {NoShallow: true, V0: true, NoAnyWant: true}} {
-		url := testenv.ServeHTTP(t, config, repo).Repo()
+	for _, config := range []testenv.GitConfig{{NoShallow: true}, {NoShallow: true, V0: true, NoAnyWant: true}} {
+		url := testenv.ServeGit(t, config, repo).Repo()
 		for want, refs := range map[string][]source.GitRepositoryRef{tip: {{Branch: "main"}}, first: {{Commit: first}, {Commit: first, Branch: "main"}}} {
 			for _, ref := range refs {
 				rev, _, report := fetch(t, object(url, ref), source.Env{})
@@ -376,22 +376,22 @@ func TestProofInShallowClone(t *testing.T) {
 // Every spool is closed, after success and after failure.
 func TestSpoolsAreClosed(t *testing.T) {
 	h := newHistory(t, "sha1")
-	spools := testenv.NewSpools(t)
+	spools := testenv.NewTempFiles(t)
 	env := source.Env{Limits: artifact.Limits{Temp: spools.Create}}
-	for _, config := range []testenv.HTTP{
+	for _, config := range []testenv.GitConfig{
 		{}, {NoFilter: true}, {V0: true, NoAnyWant: true},
 		{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Cut, After: 150}},
 		{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Flip, After: 150}},
 	} {
-		url := testenv.ServeHTTP(t, config, h.Repo).Repo()
+		url := testenv.ServeGit(t, config, h.Repo).Repo()
 		for _, ref := range []source.GitRepositoryRef{
 			{Branch: "main"}, {Commit: strings.Repeat("1", 40)}, {Commit: h.ids["one"], Branch: "main"}, {Commit: h.ids["pull"], Branch: "main"},
 		} {
 			try(t.Context(), object(url, ref), env)
 		}
 	}
-	if spools.Made() < 15 {
-		t.Errorf("only %d spools were made", spools.Made())
+	if spools.Created() < 15 {
+		t.Errorf("only %d spools were made", spools.Created())
 	}
 }
 

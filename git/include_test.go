@@ -468,7 +468,7 @@ func TestIncludeInPartialFetch(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: includingTree()})
 	p := newFilledSources(t)
-	url, env := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), p.env()
+	url, env := testenv.ServeGit(t, testenv.GitConfig{}, repo).Repo(), p.env()
 	g := sparse(url, "base")
 	g.Spec.Include = including(url, "lib:base:base", "strict").Spec.Include
 	_, data, _ := fetch(t, g, env)

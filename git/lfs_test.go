@@ -52,7 +52,7 @@ func lfsObject(url string) *source.GitRepository {
 	return g
 }
 
-func phases(s *testenv.Server, phase testenv.Phase) (found []testenv.Request) {
+func phases(s *testenv.GitServer, phase testenv.Phase) (found []testenv.Request) {
 	for _, q := range s.Requests() {
 		if q.Phase == phase {
 			found = append(found, q)
@@ -64,7 +64,7 @@ func phases(s *testenv.Server, phase testenv.Phase) (found []testenv.Request) {
 func TestLFS(t *testing.T) {
 	objects := new(testenv.LFS)
 	repo := large(t, objects)
-	server := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, Username: "alice", Password: "s3cret pass"}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{LFS: objects, Username: "alice", Password: "s3cret pass"}, repo)
 	g := lfsObject(server.Repo())
 	g.Spec.SecretRef = &source.LocalReference{Name: "login"}
 	env := source.Env{Secrets: sourcetest.Secrets{"default/login": sourcetest.Secret("username", "alice", "password", "s3cret pass")}}
@@ -90,7 +90,7 @@ func TestLFS(t *testing.T) {
 // serveLFSOverSSH returns a GitRepository over ssh, whose server answers git-lfs-authenticate
 // with grant.
 func serveLFSOverSSH(t *testing.T, repo *testenv.Repo, grant string) (*source.GitRepository, source.Env, *testenv.SSHServer) {
-	s, keys := serveSSH(t, testenv.SSH{Grant: grant}, map[string]*testenv.Repo{"repo.git": repo})
+	s, keys := serveSSH(t, testenv.SSHConfig{Grant: grant}, map[string]*testenv.Repo{"repo.git": repo})
 	g := lfsObject(s.Repo())
 	g.Spec.SecretRef = &source.LocalReference{Name: "keys"}
 	return g, source.Env{Secrets: keys}, s
@@ -99,7 +99,7 @@ func serveLFSOverSSH(t *testing.T, repo *testenv.Repo, grant string) (*source.Gi
 func TestLFSOverSSH(t *testing.T) {
 	objects := &testenv.LFS{Token: "RemoteAuth cAnArY-grant"}
 	repo := large(t, objects)
-	server := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{LFS: objects}, repo)
 	at := server.Repo() + "/info/lfs"
 	g, env, ssh := serveLFSOverSSH(t, repo, `{"href": "`+at+`", "header": {"Authorization": "RemoteAuth cAnArY-grant"}, "expires_in": 600}`)
 	_, archive, _ := fetch(t, g, env)
@@ -172,12 +172,12 @@ func TestLFSConfig(t *testing.T) {
 	repo := large(t, objects)
 	login := sourcetest.Secret("username", "alice", "password", "cAnArY pass", "ca.crt", string(ca.PEM()))
 	env := source.Env{Secrets: sourcetest.Secrets{"default/login": login}}
-	here := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, Username: "alice", Password: "cAnArY pass", NoFilter: true}, repo) // without filters, one fetch is enough
-	plain := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects}, repo)
-	secure := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, CA: ca}, repo)
+	here := testenv.ServeGit(t, testenv.GitConfig{LFS: objects, Username: "alice", Password: "cAnArY pass", NoFilter: true}, repo) // without filters, one fetch is enough
+	plain := testenv.ServeGit(t, testenv.GitConfig{LFS: objects}, repo)
+	secure := testenv.ServeGit(t, testenv.GitConfig{LFS: objects, CA: ca}, repo)
 	for name, row := range map[string]struct {
 		config string
-		at     *testenv.Server
+		at     *testenv.GitServer
 		path   string
 		say    string
 	}{
@@ -202,7 +202,7 @@ func TestLFSConfig(t *testing.T) {
 			repo.Commit(testenv.Commit{Branch: "main", Files: tree})
 			g := lfsObject(here.Repo())
 			g.Spec.SecretRef, g.Spec.Ignore = &source.LocalReference{Name: "login"}, nil
-			for _, s := range []*testenv.Server{here, plain, secure} {
+			for _, s := range []*testenv.GitServer{here, plain, secure} {
 				s.Reset()
 			}
 			if row.say != "" {
@@ -224,9 +224,9 @@ func TestLFSConfig(t *testing.T) {
 func TestLFSOfSparseCheckouts(t *testing.T) {
 	objects := new(testenv.LFS)
 	repo := testenv.NewRepo(t)
-	for name, config := range map[string]testenv.HTTP{"partial": {}, "whole": {NoFilter: true}} {
+	for name, config := range map[string]testenv.GitConfig{"partial": {}, "whole": {NoFilter: true}} {
 		config.LFS = objects
-		server := testenv.ServeHTTP(t, config, repo)
+		server := testenv.ServeGit(t, config, repo)
 		commit := func(endpoint string) {
 			repo.Commit(testenv.Commit{Branch: "main", Files: files(
 				".gitattributes", "*.bin filter=lfs\n", "top.bin", objects.Add("top"), ".lfsconfig", "[lfs]\n\turl = "+endpoint+"\n",
@@ -257,7 +257,7 @@ func TestLFSOfSubmodules(t *testing.T) {
 	commit := lib.Commit(testenv.Commit{Branch: "main", Files: files(".gitattributes", "*.dat filter=lfs\n", "l.dat", objects.Add("of lib"), "l.bin", objects.Add("no filter there"))})
 	commitFiles(app, map[string]string{".gitattributes": "*.bin filter=lfs\n", "a.bin": objects.Add("of app"), "a.dat": "plain"},
 		submodule{"one", "../lib.git", commit}, submodule{"two/deep", "../lib.git", commit})
-	server := testenv.ServeAll(t, testenv.HTTP{LFS: objects}, map[string]*testenv.Repo{"app.git": app, "lib.git": lib})
+	server := testenv.ServeRepos(t, testenv.GitConfig{LFS: objects}, map[string]*testenv.Repo{"app.git": app, "lib.git": lib})
 	g := recursiveObject(server.URL + "/app.git")
 	g.Spec.LFS = true
 	_, archive, report := fetch(t, g, source.Env{})
@@ -288,7 +288,7 @@ func TestLFSNotes(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: files(".gitattributes", "*.bin filter=lfs\n",
 		"a.bin", "no pointer", "b.bin", strings.Repeat("large", 1000), "c.bin", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "d.bin", "x")})
-	server := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{LFS: objects}, repo)
 	_, archive, report := fetch(t, lfsObject(server.Repo()), source.Env{})
 	if got := contents(t, archive); got["a.bin"] != "no pointer" || len(got) != 4 {
 		t.Errorf("content %q", got)

@@ -171,7 +171,7 @@ func TestPartialFetch(t *testing.T) {
 	tree["deploy/copy.yaml"] = tree["deploy/app.yaml"]
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
 	const trees = 11 + 1 // all trees, and the commit
-	whole := testenv.ServeHTTP(t, testenv.HTTP{NoFilter: true}, repo)
+	whole := testenv.ServeGit(t, testenv.GitConfig{NoFilter: true}, repo)
 	for name, row := range map[string]struct {
 		dirs   []string
 		ignore string
@@ -188,11 +188,11 @@ func TestPartialFetch(t *testing.T) {
 		"nothing is left": {dirs: []string{"docs/img"}, ignore: "/*\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, config := range []testenv.HTTP{{}, {V0: true}} {
+			for _, config := range []testenv.GitConfig{{}, {V0: true}} {
 				if config.V0 && name != "one directory" && name != "with spec.ignore" {
 					continue // the requests are the same in every version
 				}
-				server := testenv.ServeHTTP(t, config, repo)
+				server := testenv.ServeGit(t, config, repo)
 				g := sparse(server.Repo(), row.dirs...)
 				if row.ignore != "" {
 					g.Spec.Ignore = &row.ignore
@@ -240,7 +240,7 @@ func TestPartialFetchNotWorthwhile(t *testing.T) {
 		tree[fmt.Sprintf("%c/%d.txt", 'a'+i%10, i)] = &fstest.MapFile{Data: []byte(strconv.Itoa(i)), Mode: 0o644}
 	}
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	for ignore, want := range map[string]struct{ requests, notes int }{
 		"*.md\nREADME.txt\n!docs/\n# docs/\n\n": {1, 0}, // excludes no directory
 		"absent\n":                              {3, 1}, // excludes nothing: trees, the ignore file, and then everything
@@ -258,7 +258,7 @@ func TestPartialFetchNotWorthwhile(t *testing.T) {
 
 // rewriteRequests starts a proxy between a client and a server. change rewrites the requests
 // for packs, or answers a request itself if it returns an answer.
-func rewriteRequests(server *testenv.Server, change func(n int, body string) (rewritten, answer string)) (url string, asked func() []string) {
+func rewriteRequests(server *testenv.GitServer, change func(n int, body string) (rewritten, answer string)) (url string, asked func() []string) {
 	n := 0
 	server.Break(&testenv.Defect{Phase: testenv.Pack, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		b, err := io.ReadAll(r.Body)
@@ -294,7 +294,7 @@ func TestPartialFetchFallsBack(t *testing.T) {
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
 	x, y := repo.Object("blob", tree["deploy/base/x.yaml"].Data), repo.Object("blob", tree["README.md"].Data)
 	g := sparse("", "deploy")
-	_, want, _ := fetch(t, withURL(g, testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()), source.Env{})
+	_, want, _ := fetch(t, withURL(g, testenv.ServeGit(t, testenv.GitConfig{}, repo).Repo()), source.Env{})
 	refuse := func(text string) string { return pkt("ERR " + text + "\n") }
 	only := func(n int, change func(string) (string, string)) func(int, string) (string, string) {
 		return func(i int, body string) (string, string) {
@@ -305,29 +305,29 @@ func TestPartialFetchFallsBack(t *testing.T) {
 		}
 	}
 	for name, row := range map[string]struct {
-		config   testenv.HTTP
+		config   testenv.GitConfig
 		change   func(n int, body string) (string, string)
 		requests int
 		notes    int
 	}{
-		"no filters":              {testenv.HTTP{NoFilter: true}, nil, 1, 1},
-		"version 0, tips only":    {testenv.HTTP{V0: true, NoAnyWant: true}, nil, 1, 1},
-		"the filter is refused":   {testenv.HTTP{}, only(1, func(b string) (string, string) { return "", refuse("filter 'blob:none' not supported") }), 2, 1},
-		"the filter is ignored":   {testenv.HTTP{}, func(_ int, b string) (string, string) { return without(b, "filter blob:none"), "" }, 1, 0},
-		"blobs are refused":       {testenv.HTTP{}, only(2, func(b string) (string, string) { return "", refuse("upload-pack: not our ref " + x) }), 3, 1},
-		"blobs are no such thing": {testenv.HTTP{}, only(2, func(b string) (string, string) { return "", "0008NAK\n" }), 3, 1},
-		"a blob is left out":      {testenv.HTTP{}, only(2, func(b string) (string, string) { return without(b, "want "+x), "" }), 3, 1},
-		"another blob is sent":    {testenv.HTTP{}, only(2, func(b string) (string, string) { return swap(b, x, y), "" }), 3, 1},
-		"more than the blob": {testenv.HTTP{}, only(2, func(b string) (string, string) {
+		"no filters":              {testenv.GitConfig{NoFilter: true}, nil, 1, 1},
+		"version 0, tips only":    {testenv.GitConfig{V0: true, NoAnyWant: true}, nil, 1, 1},
+		"the filter is refused":   {testenv.GitConfig{}, only(1, func(b string) (string, string) { return "", refuse("filter 'blob:none' not supported") }), 2, 1},
+		"the filter is ignored":   {testenv.GitConfig{}, func(_ int, b string) (string, string) { return without(b, "filter blob:none"), "" }, 1, 0},
+		"blobs are refused":       {testenv.GitConfig{}, only(2, func(b string) (string, string) { return "", refuse("upload-pack: not our ref " + x) }), 3, 1},
+		"blobs are no such thing": {testenv.GitConfig{}, only(2, func(b string) (string, string) { return "", "0008NAK\n" }), 3, 1},
+		"a blob is left out":      {testenv.GitConfig{}, only(2, func(b string) (string, string) { return without(b, "want "+x), "" }), 3, 1},
+		"another blob is sent":    {testenv.GitConfig{}, only(2, func(b string) (string, string) { return swap(b, x, y), "" }), 3, 1},
+		"more than the blob": {testenv.GitConfig{}, only(2, func(b string) (string, string) {
 			return strings.Replace(b, pkt("want "+x+"\n"), pkt("want "+x+"\n")+pkt("want "+y+"\n"), 1), ""
 		}), 3, 1},
-		"a tree is sent": {testenv.HTTP{}, only(2, func(b string) (string, string) { return swap(b, x, repo.ID("main:src")), "" }), 3, 1},
+		"a tree is sent": {testenv.GitConfig{}, only(2, func(b string) (string, string) { return swap(b, x, repo.ID("main:src")), "" }), 3, 1},
 	} {
 		change := row.change
 		if change == nil {
 			change = func(_ int, b string) (string, string) { return b, "" }
 		}
-		at, asked := rewriteRequests(testenv.ServeHTTP(t, row.config, repo), change)
+		at, asked := rewriteRequests(testenv.ServeGit(t, row.config, repo), change)
 		_, data, report, err := try(t.Context(), withURL(g, at), source.Env{})
 		if err != nil || !bytes.Equal(data, want) {
 			t.Errorf("%s: %v, or another archive", name, err)
@@ -369,7 +369,7 @@ func TestPartialFetchHostile(t *testing.T) {
 		"nothing is sent":     {pass, func(b string) (string, string) { return "", pkt("packfile\n") + "0000" }, nil, 2, "holds no pack"},
 		"a pack of nobody":    {pass, func(b string) (string, string) { return "", pkt("packfile\n") + pkt("\x01PACK") + "0000" }, nil, 2, "truncated"},
 	} {
-		at, asked := rewriteRequests(testenv.ServeHTTP(t, testenv.HTTP{}, repo), func(n int, b string) (string, string) {
+		at, asked := rewriteRequests(testenv.ServeGit(t, testenv.GitConfig{}, repo), func(n int, b string) (string, string) {
 			if f := append([]func(string) (string, string){row.first, row.second, row.third}, nil, nil, nil)[n-1]; f != nil {
 				return f(b)
 			}
@@ -389,7 +389,7 @@ func TestPartialFetchLimits(t *testing.T) {
 		tree[fmt.Sprintf("other/%d", i)] = &fstest.MapFile{Data: []byte(strconv.Itoa(i)), Mode: 0o644}
 	}
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	for _, row := range []struct {
 		dir    string
 		limits artifact.Limits
@@ -401,7 +401,7 @@ func TestPartialFetchLimits(t *testing.T) {
 		{"copies", artifact.Limits{Bytes: 60_000, FileBytes: 10_000}, ""},        // big is not fetched
 		{"copies", artifact.Limits{Entries: 20}, "20"},
 	} {
-		row.limits.Temp = testenv.NewSpools(t).Create
+		row.limits.Temp = testenv.NewTempFiles(t).Create
 		server.Reset()
 		_, _, _, err := try(t.Context(), sparse(server.Repo(), row.dir), source.Env{Limits: row.limits})
 		if row.say == "" && err != nil || row.say != "" && (err == nil || !strings.Contains(err.Error(), row.say)) {
@@ -420,7 +420,7 @@ func TestPartialFetchStalls(t *testing.T) {
 	repo.Commit(testenv.Commit{Branch: "main", Files: sparseTestTree()})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone home")
-	at, asked := rewriteRequests(testenv.ServeHTTP(t, testenv.HTTP{}, repo), func(n int, b string) (string, string) {
+	at, asked := rewriteRequests(testenv.ServeGit(t, testenv.GitConfig{}, repo), func(n int, b string) (string, string) {
 		if n == 2 {
 			cancel(gone)
 		}
@@ -447,8 +447,8 @@ func TestPartialFetchUnderLayers(t *testing.T) {
 	}
 	commitFiles(app, tree, submodule{"deploy/lib", "../lib.git", inLib}, submodule{"beside/lib", "../lib.git", inLib})
 	repos := map[string]*testenv.Repo{"org/app.git": app, "org/lib.git": lib}
-	part := testenv.ServeAll(t, testenv.HTTP{LFS: large}, repos)
-	whole := testenv.ServeAll(t, testenv.HTTP{LFS: large, NoFilter: true}, repos)
+	part := testenv.ServeRepos(t, testenv.GitConfig{LFS: large}, repos)
+	whole := testenv.ServeRepos(t, testenv.GitConfig{LFS: large, NoFilter: true}, repos)
 	include := []source.GitRepositoryInclude{{Repository: source.IncludeReference{Name: "other"}, FromPath: "in", ToPath: "deploy"}}
 	sources := newIncludedSources(t)
 	env := sources.env()
@@ -513,7 +513,7 @@ func TestSparseCheckoutOfDirectory(t *testing.T) {
 func TestPartialFetchAndCache(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: sparseTestTree()})
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	env := source.Env{Cache: newCache(t, t.TempDir())}
 	g := sparse(server.Repo(), "deploy")
 	var first []byte

@@ -181,7 +181,7 @@ var rows = []struct {
 type server struct {
 	url string
 	env source.Env
-	web *testenv.Server // nil over ssh and for a local repository
+	web *testenv.GitServer // nil over ssh and for a local repository
 }
 
 func (s server) object(ref source.GitRepositoryRef) *source.GitRepository {
@@ -195,13 +195,13 @@ func (s server) object(ref source.GitRepositoryRef) *source.GitRepository {
 // servers returns all ways to reach one repository, by name.
 func servers(t *testing.T, repo *testenv.Repo) map[string]server {
 	all := map[string]server{"local": {url: "https://example.com/app", env: source.Env{Local: map[string]string{"https://example.com/app": repo.Dir}}}}
-	for name, c := range map[string]testenv.HTTP{
+	for name, c := range map[string]testenv.GitConfig{
 		"http": {}, "http no filter": {NoFilter: true}, "http no shallow": {NoShallow: true}, "http v0": {V0: true}, "http v0 tips only": {V0: true, NoAnyWant: true},
 	} {
-		s := testenv.ServeHTTP(t, c, repo)
+		s := testenv.ServeGit(t, c, repo)
 		all[name] = server{s.Repo(), source.Env{}, s}
 	}
-	for name, c := range map[string]testenv.SSH{"ssh": {}, "ssh v0": {NoEnv: true}} {
+	for name, c := range map[string]testenv.SSHConfig{"ssh": {}, "ssh v0": {NoEnv: true}} {
 		s, keys := serveSSH(t, c, map[string]*testenv.Repo{"repo.git": repo})
 		all[name] = server{s.Repo(), source.Env{Secrets: keys}, nil}
 	}
@@ -210,7 +210,7 @@ func servers(t *testing.T, repo *testenv.Repo) map[string]server {
 
 // serveSSH serves repositories over ssh to clients with the key of the Secret
 // default/keys.
-func serveSSH(t *testing.T, c testenv.SSH, repos map[string]*testenv.Repo) (*testenv.SSHServer, sourcetest.Secrets) {
+func serveSSH(t *testing.T, c testenv.SSHConfig, repos map[string]*testenv.Repo) (*testenv.SSHServer, sourcetest.Secrets) {
 	identity, public := testenv.UserKey(t, "")
 	c.Users = []ssh.PublicKey{public}
 	s := testenv.ServeSSH(t, c, repos)
@@ -227,7 +227,7 @@ type remote struct {
 	t      sourcetest.TB
 	repo   *testenv.Repo
 	tags   int
-	server *testenv.Server
+	server *testenv.GitServer
 	ref    source.GitRepositoryRef
 	mode   string // of spec.verify under the defects Signed and Forged
 	signer *sshSigner
@@ -326,11 +326,11 @@ func (r *remote) Secrets() []string { return []string{password, url.QueryEscape(
 func TestConformance(t *testing.T) {
 	for name, c := range map[string]struct {
 		ref    source.GitRepositoryRef
-		config testenv.HTTP
+		config testenv.GitConfig
 		verify string
 	}{
-		"branch":                {source.GitRepositoryRef{Branch: "main"}, testenv.HTTP{}, source.VerifyHEAD},
-		"semver over version 0": {source.GitRepositoryRef{SemVer: "1.x"}, testenv.HTTP{V0: true, NoAnyWant: true}, source.VerifyTagAndHEAD},
+		"branch":                {source.GitRepositoryRef{Branch: "main"}, testenv.GitConfig{}, source.VerifyHEAD},
+		"semver over version 0": {source.GitRepositoryRef{SemVer: "1.x"}, testenv.GitConfig{V0: true, NoAnyWant: true}, source.VerifyTagAndHEAD},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -339,10 +339,10 @@ func TestConformance(t *testing.T) {
 			kind := conforming(func(tb sourcetest.TB) sourcetest.Upstream {
 				t := tb.(*testing.T)
 				repo := testenv.NewRepo(t)
-				return &remote{t: tb, repo: repo, server: testenv.ServeHTTP(t, config, repo), ref: c.ref, mode: c.verify, signer: newSSHSigner(t), greets: config.V0}
+				return &remote{t: tb, repo: repo, server: testenv.ServeGit(t, config, repo), ref: c.ref, mode: c.verify, signer: newSSHSigner(t), greets: config.V0}
 			})
 			if config.V0 { // packs and Secrets are the same in every version
-				kind.Only(sourcetest.Gone, sourcetest.Denied, sourcetest.Truncated)
+				kind.KeepFailures(sourcetest.Gone, sourcetest.Denied, sourcetest.Truncated)
 				kind.Variant, kind.Hostile = true, nil
 			}
 			sourcetest.Run(t, kind)
@@ -446,12 +446,12 @@ func TestConformanceTogether(t *testing.T) {
 	kind := conforming(func(tb sourcetest.TB) sourcetest.Upstream {
 		t := tb.(*testing.T)
 		repo, modules, objects := testenv.NewRepo(t), testenv.NewRepo(t), new(testenv.LFS)
-		server := testenv.ServeAll(t, testenv.HTTP{Username: "user", Password: password, LFS: objects}, map[string]*testenv.Repo{"repo.git": repo, "modules.git": modules})
+		server := testenv.ServeRepos(t, testenv.GitConfig{Username: "user", Password: password, LFS: objects}, map[string]*testenv.Repo{"repo.git": repo, "modules.git": modules})
 		return &combinedRemote{&remote{t: tb, repo: repo, server: server, ref: source.GitRepositoryRef{SemVer: "1.x"}, mode: source.VerifyTagAndHEAD,
 			signer: newSSHSigner(t), cache: newCache(t, t.TempDir())}, modules, objects, newIncludedSources(t)}
 	})
 	kind.Dir = sparseDir
 	kind.Hostile = kind.Hostile[:3] // names are checked as in every repository: a few are enough
-	kind.Only(sourcetest.Gone, "wrong password", "cut")
+	kind.KeepFailures(sourcetest.Gone, "wrong password", "cut")
 	sourcetest.Run(t, kind)
 }

@@ -20,22 +20,22 @@ var update = flag.Bool("update", false, "rewrite the expectations in testdata/st
 // A statusStep is an event before an object is reconciled.
 type statusStep struct {
 	name string
-	do   func(repo *testenv.Repo, server *testenv.Server, spec *source.GitRepositorySpec)
+	do   func(repo *testenv.Repo, server *testenv.GitServer, spec *source.GitRepositorySpec)
 }
 
-func commits(text string) func(*testenv.Repo, *testenv.Server, *source.GitRepositorySpec) {
-	return func(repo *testenv.Repo, server *testenv.Server, _ *source.GitRepositorySpec) {
+func commits(text string) func(*testenv.Repo, *testenv.GitServer, *source.GitRepositorySpec) {
+	return func(repo *testenv.Repo, server *testenv.GitServer, _ *source.GitRepositorySpec) {
 		server.Break(nil)
 		repo.Commit(testenv.Commit{Branch: "main", Message: text, Files: files("app.yaml", text, "docs/readme.md", text)})
 	}
 }
 
-func edits(edit func(*source.GitRepositorySpec)) func(*testenv.Repo, *testenv.Server, *source.GitRepositorySpec) {
-	return func(_ *testenv.Repo, _ *testenv.Server, spec *source.GitRepositorySpec) { edit(spec) }
+func edits(edit func(*source.GitRepositorySpec)) func(*testenv.Repo, *testenv.GitServer, *source.GitRepositorySpec) {
+	return func(_ *testenv.Repo, _ *testenv.GitServer, spec *source.GitRepositorySpec) { edit(spec) }
 }
 
-func breaks(d *testenv.Defect) func(*testenv.Repo, *testenv.Server, *source.GitRepositorySpec) {
-	return func(_ *testenv.Repo, server *testenv.Server, _ *source.GitRepositorySpec) { server.Break(d) }
+func breaks(d *testenv.Defect) func(*testenv.Repo, *testenv.GitServer, *source.GitRepositorySpec) {
+	return func(_ *testenv.Repo, server *testenv.GitServer, _ *source.GitRepositorySpec) { server.Break(d) }
 }
 
 // statusHistories are the steps that objects go through. After each step the outcome,
@@ -49,7 +49,7 @@ var statusHistories = map[string][]statusStep{
 		{"another commit", commits("two")},
 		{"ignore", edits(func(s *source.GitRepositorySpec) { s.Ignore = new("/docs\n") })},
 		{"sparse checkout", edits(func(s *source.GitRepositorySpec) { s.SparseCheckout = []string{"./docs"}; s.Ignore = nil })},
-		{"a tag", func(repo *testenv.Repo, _ *testenv.Server, s *source.GitRepositorySpec) {
+		{"a tag", func(repo *testenv.Repo, _ *testenv.GitServer, s *source.GitRepositorySpec) {
 			repo.Tag("v1.0.0", repo.ID("refs/heads/main"))
 			s.Ref, s.SparseCheckout = &source.GitRepositoryRef{SemVer: "1.x"}, nil
 		}},
@@ -57,7 +57,7 @@ var statusHistories = map[string][]statusStep{
 	},
 	"failures": {
 		{"published", commits("one")},
-		{"commit that cannot be fetched", func(repo *testenv.Repo, server *testenv.Server, s *source.GitRepositorySpec) {
+		{"commit that cannot be fetched", func(repo *testenv.Repo, server *testenv.GitServer, s *source.GitRepositorySpec) {
 			commits("two")(repo, server, s)
 			server.Break(&testenv.Defect{Phase: testenv.Pack, Status: http.StatusForbidden})
 		}},
@@ -71,7 +71,7 @@ func TestStatuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			repo := testenv.NewRepo(t)
-			server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+			server := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 			rig := sourcetest.NewFixture(t, func() []string { return nil })
 			obj := object(server.Repo(), source.GitRepositoryRef{Branch: "main"})
 			obj.Spec.Interval = source.Duration(time.Hour)

@@ -136,7 +136,7 @@ func TestModulesFile(t *testing.T) {
 func TestGitlinksThatLeadToNoCommit(t *testing.T) {
 	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
 	commitFiles(sub, map[string]string{"x": "1"})
-	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
+	server := testenv.ServeRepos(t, testenv.GitConfig{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
 	for name, pin := range map[string]string{
 		"absent": strings.Repeat("1", 40), "tree": sub.Tree(files("x", "1")), "blob": sub.Object("blob", []byte("1")), "tag": sub.AnnotatedTag("v1", sub.ID("main"), "tag"),
 	} {
@@ -160,7 +160,7 @@ func chain(t *testing.T, n int) map[string]*testenv.Repo {
 }
 
 func TestSubmoduleDepth(t *testing.T) {
-	server := testenv.ServeAll(t, testenv.HTTP{}, chain(t, 11))
+	server := testenv.ServeRepos(t, testenv.GitConfig{}, chain(t, 11))
 	_, archive, _ := fetch(t, recursiveObject(server.URL+"/r1.git"), source.Env{})
 	testenv.Equal(t, len(contents(t, archive)), 11, "content")
 	wantRecoverableFetchError(t, recursiveObject(server.URL+"/r0.git"), source.Env{}, gitFailed, `submodule "s/s/s/s/s/s/s/s/s/s/s": s/|.gitmodules: the submodule is more than 10 deep`)
@@ -203,7 +203,7 @@ func TestSubmoduleLimits(t *testing.T) {
 	big := strings.Repeat("0123456789abcdef", 1<<10)
 	pin := commitFiles(sub, map[string]string{"a": big + "a", "b": big + "b", "c/d": big})
 	commitFiles(app, map[string]string{"x": "1"}, submodule{"s", "../sub.git", pin}, submodule{"t", "../sub.git", pin})
-	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
+	server := testenv.ServeRepos(t, testenv.GitConfig{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
 	for name, row := range map[string]struct {
 		limits artifact.Limits
 		say    string
@@ -227,7 +227,7 @@ func TestSubmoduleLimits(t *testing.T) {
 }
 
 // urlWithHost returns the URL of a server with another host name.
-func urlWithHost(s *testenv.Server, host string) string {
+func urlWithHost(s *testenv.GitServer, host string) string {
 	u, _ := url.Parse(s.URL)
 	return u.Scheme + "://" + host + ":" + u.Port()
 }
@@ -257,19 +257,19 @@ func TestZones(t *testing.T) {
 		app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
 		pin := commitFiles(sub, map[string]string{"x": "1"})
 		served := map[string]*testenv.Repo{"app.git": app, "sub.git": sub, "repo.git": app}
-		target := testenv.ServeAll(t, testenv.HTTP{LFS: objects}, served)
-		other := testenv.ServeAll(t, testenv.HTTP{}, served)
+		target := testenv.ServeRepos(t, testenv.GitConfig{LFS: objects}, served)
+		other := testenv.ServeRepos(t, testenv.GitConfig{}, served)
 		inside := urlWithHost(target, n.Host)
 		name := names[i%len(names)]
-		lead := map[string]func(*testenv.Server){
-			"redirect":  func(s *testenv.Server) { s.Break(testenv.Redirect(inside)) },
-			"submodule": func(*testenv.Server) { commitFiles(app, nil, submodule{"s", inside + "/sub.git", pin}) },
-			"redirect of a submodule": func(*testenv.Server) {
+		lead := map[string]func(*testenv.GitServer){
+			"redirect":  func(s *testenv.GitServer) { s.Break(testenv.Redirect(inside)) },
+			"submodule": func(*testenv.GitServer) { commitFiles(app, nil, submodule{"s", inside + "/sub.git", pin}) },
+			"redirect of a submodule": func(*testenv.GitServer) {
 				other.Break(testenv.Redirect(inside))
 				commitFiles(app, nil, submodule{"s", urlWithHost(other, "other.example") + "/sub.git", pin})
 			},
-			"link of LFS": func(*testenv.Server) { objects.Edit = hrefsAt(inside) },
-			"redirect of LFS": func(s *testenv.Server) {
+			"link of LFS": func(*testenv.GitServer) { objects.Edit = hrefsAt(inside) },
+			"redirect of LFS": func(s *testenv.GitServer) {
 				objects.Edit = hrefsAt(urlWithHost(s, "wide.example"))
 				d := testenv.Redirect(inside)
 				d.Phase = testenv.LFSObject
@@ -277,7 +277,7 @@ func TestZones(t *testing.T) {
 			},
 		}[name]
 		app.Commit(testenv.Commit{Branch: "main", Files: files(".gitattributes", "*.bin filter=lfs\n", "a.bin", objects.Add("content"))})
-		server := testenv.ServeAll(t, testenv.HTTP{LFS: objects}, served)
+		server := testenv.ServeRepos(t, testenv.GitConfig{LFS: objects}, served)
 		lead(server)
 		g := recursiveObject(urlWithHost(server, "wide.example") + "/app.git")
 		g.Spec.LFS = strings.Contains(name, "LFS")
@@ -309,7 +309,7 @@ func TestSubmoduleInPrivateNetwork(t *testing.T) {
 	testenv.Resolve(t, "forge.example", "10.0.0.7")
 	testenv.Resolve(t, "near.example", "10.0.0.8")
 	app, sub, deep := testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t)
-	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub, "deep.git": deep})
+	server := testenv.ServeRepos(t, testenv.GitConfig{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub, "deep.git": deep})
 	forge := urlWithHost(server, "forge.example")
 	commitFiles(sub, nil, submodule{"d", urlWithHost(server, "near.example") + "/deep.git", commitFiles(deep, map[string]string{"x": "1"})})
 	commitFiles(app, nil, submodule{"s", forge + "/sub.git", commitFiles(sub, nil, submodule{"d", urlWithHost(server, "near.example") + "/deep.git", commitFiles(deep, map[string]string{"x": "1"})})})

@@ -47,10 +47,10 @@ func commitFiles(repo *testenv.Repo, plain map[string]string, links ...submodule
 
 // withSubmodule serves app.git, which is empty, and sub.git, which has one commit
 // with files. It returns that commit as pin.
-func withSubmodule(t *testing.T, plain map[string]string) (app *testenv.Repo, server *testenv.Server, pin string) {
+func withSubmodule(t *testing.T, plain map[string]string) (app *testenv.Repo, server *testenv.GitServer, pin string) {
 	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
 	pin = commitFiles(sub, plain)
-	return app, testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub}), pin
+	return app, testenv.ServeRepos(t, testenv.GitConfig{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub}), pin
 }
 
 // recursiveObject returns a GitRepository with submodules.
@@ -91,7 +91,7 @@ func newNestedSubmodules(t *testing.T) map[string]*testenv.Repo {
 	return map[string]*testenv.Repo{"org/app.git": app, "org/lib.git": lib, "tools/x": tools, "base.git": base}
 }
 
-func fetches(s *testenv.Server) map[string]int {
+func fetches(s *testenv.GitServer) map[string]int {
 	count := map[string]int{}
 	for _, q := range s.Requests() {
 		if q.Phase == testenv.Pack {
@@ -104,13 +104,13 @@ func fetches(s *testenv.Server) map[string]int {
 func TestSubmodules(t *testing.T) {
 	t.Parallel()
 	repos := newNestedSubmodules(t)
-	server := testenv.ServeAll(t, testenv.HTTP{}, repos)
+	server := testenv.ServeRepos(t, testenv.GitConfig{}, repos)
 	want := clonedFiles(t, server.URL+"/org/app.git")
 	if len(want) != 11 {
 		t.Fatalf("git clones %v", want)
 	}
 	delete(want, "tools/a.txt") // the .sourceignore of that submodule excludes it, and applies only there
-	shell, keys := serveSSH(t, testenv.SSH{}, repos)
+	shell, keys := serveSSH(t, testenv.SSHConfig{}, repos)
 	var first []byte
 	for name, row := range map[string]struct {
 		url string
@@ -118,8 +118,8 @@ func TestSubmodules(t *testing.T) {
 	}{
 		"http":        {server.URL + "/org/app.git", source.Env{}},
 		"http, slash": {server.URL + "/org/app.git/", source.Env{}},
-		"v0":          {testenv.ServeAll(t, testenv.HTTP{V0: true}, repos).URL + "/org/app.git", source.Env{}},
-		"tips only":   {testenv.ServeAll(t, testenv.HTTP{V0: true, NoAnyWant: true}, repos).URL + "/org/app.git", source.Env{}},
+		"v0":          {testenv.ServeRepos(t, testenv.GitConfig{V0: true}, repos).URL + "/org/app.git", source.Env{}},
+		"tips only":   {testenv.ServeRepos(t, testenv.GitConfig{V0: true, NoAnyWant: true}, repos).URL + "/org/app.git", source.Env{}},
 		"ssh":         {"ssh://git@" + shell.Addr + "/org/app.git", source.Env{Secrets: keys}},
 		"local": {"https://example.com/org/app", source.Env{Local: map[string]string{
 			"https://example.com/org/app": repos["org/app.git"].Dir, "https://example.com/org/lib": repos["org/lib.git"].Dir,
@@ -256,10 +256,10 @@ func TestSubmoduleThatIsNotOffered(t *testing.T) {
 		for i := range 4 {
 			pins = append(pins, commitFiles(sub, map[string]string{"x": fmt.Sprint(i)}))
 		}
-		server := testenv.ServeHTTP(t, testenv.HTTP{}, sub)
+		server := testenv.ServeGit(t, testenv.GitConfig{}, sub)
 		server.Break(respondToFetch(pkt("ERR upload-pack: not our ref "+pins[at]+"\n"), map[string]int{"tip": 1, "in the history": 2}[name]))
 		commitFiles(app, nil, submodule{"s", server.Repo(), pins[at]})
-		_, data, _, err := try(t.Context(), recursiveObject(testenv.ServeHTTP(t, testenv.HTTP{}, app).Repo()), source.Env{})
+		_, data, _, err := try(t.Context(), recursiveObject(testenv.ServeGit(t, testenv.GitConfig{}, app).Repo()), source.Env{})
 		if err != nil || contents(t, data)["s/x"] != fmt.Sprint(at) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -269,7 +269,7 @@ func TestSubmoduleThatIsNotOffered(t *testing.T) {
 // No submodule is fetched before the signature of the commit is verified.
 func TestSubmodulesOfUnverified(t *testing.T) {
 	repos := newNestedSubmodules(t)
-	server := testenv.ServeAll(t, testenv.HTTP{}, repos)
+	server := testenv.ServeRepos(t, testenv.GitConfig{}, repos)
 	g := recursiveObject(server.URL + "/org/app.git")
 	g.Spec.Verify = &source.GitRepositoryVerification{Mode: source.VerifyHEAD, SecretRef: source.LocalReference{Name: "trusted"}}
 	signer := newSigned(t)
@@ -285,7 +285,7 @@ func basic(user, password string) string {
 }
 
 // receivedCredentials returns the credentials of the requests below path, each once.
-func receivedCredentials(s *testenv.Server, path string) (all []string) {
+func receivedCredentials(s *testenv.GitServer, path string) (all []string) {
 	for _, q := range s.Requests() {
 		if strings.HasPrefix(q.Path, path) && !slices.Contains(all, q.Authorization) {
 			all = append(all, q.Authorization)
@@ -299,16 +299,16 @@ func receivedCredentials(s *testenv.Server, path string) (all []string) {
 type submoduleServers struct {
 	app *testenv.Repo
 	pin string
-	own *testenv.Server
-	sub *testenv.Server
+	own *testenv.GitServer
+	sub *testenv.GitServer
 }
 
-func newSubmoduleServers(t *testing.T, own, sub testenv.HTTP) submoduleServers {
+func newSubmoduleServers(t *testing.T, own, sub testenv.GitConfig) submoduleServers {
 	app, inner, outer := testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t)
 	w := submoduleServers{app: app, pin: commitFiles(inner, map[string]string{"x": "1"})}
 	commitFiles(outer, map[string]string{"x": "1"})
-	w.own = testenv.ServeAll(t, own, map[string]*testenv.Repo{"app.git": app, "own.git": inner})
-	w.sub = testenv.ServeAll(t, sub, map[string]*testenv.Repo{"sub.git": outer})
+	w.own = testenv.ServeRepos(t, own, map[string]*testenv.Repo{"app.git": app, "own.git": inner})
+	w.sub = testenv.ServeRepos(t, sub, map[string]*testenv.Repo{"sub.git": outer})
 	commitFiles(app, map[string]string{"a": "1"}, submodule{"own", "../own.git", w.pin}, submodule{"vendor/sub", w.sub.URL + "/sub.git", w.pin})
 	return w
 }
@@ -340,32 +340,32 @@ func wantRecoverableFetchError(t *testing.T, g *source.GitRepository, env source
 
 // Credentials are sent only to the origin for which they were given.
 func TestSubmoduleCredentials(t *testing.T) {
-	alice, bob := testenv.HTTP{Username: "alice", Password: "al1ce-canary"}, testenv.HTTP{Username: "bob", Password: "b0b-canary"}
+	alice, bob := testenv.GitConfig{Username: "alice", Password: "al1ce-canary"}, testenv.GitConfig{Username: "bob", Password: "b0b-canary"}
 	secrets := sourcetest.Secrets{
 		"default/alice": sourcetest.Secret("username", "alice", "password", "al1ce-canary"),
 		"default/bob":   sourcetest.Secret("username", "bob", "password", "b0b-canary"),
 		"default/carol": sourcetest.Secret("bearerToken", "car0l-canary"),
 	}
-	entry := func(s *testenv.Server, name string) source.GitSubmoduleCredential {
+	entry := func(s *testenv.GitServer, name string) source.GitSubmoduleCredential {
 		return source.GitSubmoduleCredential{URL: s.URL, SecretRef: source.LocalReference{Name: name}}
 	}
 	asAlice, asBob := basic("alice", "al1ce-canary"), basic("bob", "b0b-canary")
 	for _, row := range []struct {
 		name     string
-		own, sub testenv.HTTP
+		own, sub testenv.GitConfig
 		change   func(submoduleServers, *source.GitRepository)
 		shown    [3]string // to app.git, own.git, sub.git; "-" for none
 		reason   string
 		say      string // SUB stands for the URL of sub
 	}{
-		{"public submodule", alice, testenv.HTTP{}, nil, [3]string{asAlice, asAlice, ""}, "", ""},
+		{"public submodule", alice, testenv.GitConfig{}, nil, [3]string{asAlice, asAlice, ""}, "", ""},
 		{"entry for the other origin", alice, bob, func(w submoduleServers, g *source.GitRepository) {
 			g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{entry(w.sub, "bob")}
 		}, [3]string{asAlice, asAlice, asBob}, "", ""},
-		{"entry for the own origin", testenv.HTTP{}, bob, func(w submoduleServers, g *source.GitRepository) {
+		{"entry for the own origin", testenv.GitConfig{}, bob, func(w submoduleServers, g *source.GitRepository) {
 			g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{entry(w.own, "carol"), entry(w.sub, "bob")}
 		}, [3]string{asAlice, "Bearer car0l-canary", asBob}, "", ""},
-		{"in the URL", alice, testenv.HTTP{}, func(w submoduleServers, g *source.GitRepository) {
+		{"in the URL", alice, testenv.GitConfig{}, func(w submoduleServers, g *source.GitRepository) {
 			g.Spec.URL, g.Spec.SecretRef = strings.Replace(g.Spec.URL, "://", "://alice:al1ce-canary@", 1), nil
 		}, [3]string{asAlice, asAlice, ""}, "", ""},
 		{"private submodule", alice, bob, nil, [3]string{asAlice, asAlice, ""}, authFailed,
@@ -376,12 +376,12 @@ func TestSubmoduleCredentials(t *testing.T) {
 		{"entry without its Secret", alice, bob, func(w submoduleServers, g *source.GitRepository) {
 			g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{entry(w.sub, "absent")}
 		}, [3]string{asAlice, asAlice, "-"}, authFailed, `submodule "vendor/sub"|spec.submoduleCredentials[0].secretRef|default/absent`},
-		{"gone", alice, testenv.HTTP{Defect: testenv.Status(404)}, nil, [3]string{asAlice, asAlice, ""}, gitFailed,
+		{"gone", alice, testenv.GitConfig{Defect: testenv.Status(404)}, nil, [3]string{asAlice, asAlice, ""}, gitFailed,
 			`submodule "vendor/sub" at SUB/sub.git|not found|if it is private|url SUB`},
-		{"redirected to the own origin", alice, testenv.HTTP{}, func(w submoduleServers, _ *source.GitRepository) { w.sub.Break(testenv.Redirect(w.own.URL)) },
+		{"redirected to the own origin", alice, testenv.GitConfig{}, func(w submoduleServers, _ *source.GitRepository) { w.sub.Break(testenv.Redirect(w.own.URL)) },
 			[3]string{asAlice, asAlice, ""}, authFailed, `submodule "vendor/sub"`},
-		{"broken", alice, testenv.HTTP{Defect: testenv.Status(500)}, nil, [3]string{asAlice, asAlice, ""}, gitFailed, `submodule "vendor/sub"|500`},
-		{"truncated", alice, testenv.HTTP{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.End, After: 80}}, nil,
+		{"broken", alice, testenv.GitConfig{Defect: testenv.Status(500)}, nil, [3]string{asAlice, asAlice, ""}, gitFailed, `submodule "vendor/sub"|500`},
+		{"truncated", alice, testenv.GitConfig{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.End, After: 80}}, nil,
 			[3]string{asAlice, asAlice, ""}, gitFailed, `submodule "vendor/sub"`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -419,7 +419,7 @@ func TestSubmoduleTLS(t *testing.T) {
 	ca := testenv.NewCA(t)
 	cert, key := ca.Client("alice")
 	subCert, subKey := ca.Client("bob")
-	w := newSubmoduleServers(t, testenv.HTTP{CA: ca, Mutual: true}, testenv.HTTP{CA: ca, Mutual: true})
+	w := newSubmoduleServers(t, testenv.GitConfig{CA: ca, Mutual: true}, testenv.GitConfig{CA: ca, Mutual: true})
 	secrets := sourcetest.Secrets{
 		"default/alice": sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)),
 		"default/bob":   sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(subCert), "tls.key", string(subKey)),
@@ -441,9 +441,9 @@ func TestSubmoduleTLS(t *testing.T) {
 func TestSubmodulesOverBoth(t *testing.T) {
 	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
 	pin := commitFiles(sub, map[string]string{"x": "1"})
-	shell, keys := serveSSH(t, testenv.SSH{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
-	web := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
-	private := testenv.ServeAll(t, testenv.HTTP{Bearer: "t0ken"}, map[string]*testenv.Repo{"sub.git": sub})
+	shell, keys := serveSSH(t, testenv.SSHConfig{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
+	web := testenv.ServeRepos(t, testenv.GitConfig{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
+	private := testenv.ServeRepos(t, testenv.GitConfig{Bearer: "t0ken"}, map[string]*testenv.Repo{"sub.git": sub})
 	at := "ssh://" + shell.Addr
 	env := source.Env{Secrets: keys}
 
@@ -467,14 +467,14 @@ func TestSubmodulesOverBoth(t *testing.T) {
 
 // The proxy is used for the repository and all submodules.
 func TestSubmodulesThroughProxy(t *testing.T) {
-	w := newSubmoduleServers(t, testenv.HTTP{}, testenv.HTTP{})
-	p := testenv.ServeProxy(t, testenv.Proxy{Username: "proxy", Password: "pr0xy-pass"})
+	w := newSubmoduleServers(t, testenv.GitConfig{}, testenv.GitConfig{})
+	p := testenv.ServeProxy(t, testenv.ProxyConfig{Username: "proxy", Password: "pr0xy-pass"})
 	g := w.object("")
 	g.Spec.ProxySecretRef = &source.LocalReference{Name: "proxy"}
 	fetch(t, g, source.Env{Secrets: sourcetest.Secrets{"default/proxy": sourcetest.Secret("address", p.URL, "username", "proxy", "password", "pr0xy-pass")}})
-	for _, s := range []*testenv.Server{w.own, w.sub} {
-		if u, _ := url.Parse(s.URL); !slices.ContainsFunc(p.Seen(), func(seen string) bool { return strings.Contains(seen, u.Host) }) {
-			t.Errorf("the proxy saw %q and not %s", p.Seen(), u.Host)
+	for _, s := range []*testenv.GitServer{w.own, w.sub} {
+		if u, _ := url.Parse(s.URL); !slices.ContainsFunc(p.Requests(), func(seen string) bool { return strings.Contains(seen, u.Host) }) {
+			t.Errorf("the proxy saw %q and not %s", p.Requests(), u.Host)
 		}
 	}
 }
@@ -487,7 +487,7 @@ func TestInvalidSpec(t *testing.T) {
 		},
 		"spec.sparseCheckout[1]": func(s *source.GitRepositorySpec) { s.SparseCheckout = []string{"docs", "../x"} }, // source.TestDirectories has more of them
 	} {
-		g := newSubmoduleServers(t, testenv.HTTP{}, testenv.HTTP{}).object("")
+		g := newSubmoduleServers(t, testenv.GitConfig{}, testenv.GitConfig{}).object("")
 		edit(&g.Spec)
 		_, _, _, err := try(t.Context(), g, source.Env{})
 		if !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), field) {
@@ -501,16 +501,16 @@ func TestInvalidSpec(t *testing.T) {
 func TestSubmoduleStalls(t *testing.T) {
 	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
 	pin := commitFiles(sub, map[string]string{"x": "1"})
-	slow := testenv.ServeHTTP(t, testenv.HTTP{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Stall, After: 20}}, sub)
-	good := testenv.ServeHTTP(t, testenv.HTTP{}, sub)
+	slow := testenv.ServeGit(t, testenv.GitConfig{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Stall, After: 20}}, sub)
+	good := testenv.ServeGit(t, testenv.GitConfig{}, sub)
 	commitFiles(app, nil, submodule{"a", good.Repo(), pin}, submodule{"b", slow.Repo(), pin})
-	env := source.Env{Limits: artifact.Limits{Temp: testenv.NewSpools(t).Create}}
+	env := source.Env{Limits: artifact.Limits{Temp: testenv.NewTempFiles(t).Create}}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-slow.Stalled()
 		cancel()
 	}()
-	_, _, _, err := try(ctx, recursiveObject(testenv.ServeHTTP(t, testenv.HTTP{}, app).Repo()), env)
+	_, _, _, err := try(ctx, recursiveObject(testenv.ServeGit(t, testenv.GitConfig{}, app).Repo()), env)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v: want the cancellation", err)
 	}
@@ -518,7 +518,7 @@ func TestSubmoduleStalls(t *testing.T) {
 
 // Progress reports the transfers of all submodules as one.
 func TestSubmoduleProgress(t *testing.T) {
-	server := testenv.ServeAll(t, testenv.HTTP{}, newNestedSubmodules(t))
+	server := testenv.ServeRepos(t, testenv.GitConfig{}, newNestedSubmodules(t))
 	var mu sync.Mutex
 	last := map[string]source.Progress{}
 	_, _, _ = fetch(t, recursiveObject(server.URL+"/org/app.git"), source.Env{Progress: func(p source.Progress) {

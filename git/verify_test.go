@@ -217,7 +217,7 @@ func TestVerificationMatrix(t *testing.T) {
 	for _, name := range []string{"pgp-ed25519", "ssh-ed25519"} {
 		repo.Ref("refs/tags/moving-"+name, repo.ID("refs/tags/"+name))
 	}
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo.Repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{}, repo.Repo)
 	ways := map[string]source.Env{"http": {}, "local": {Local: map[string]string{server.Repo(): repo.Dir}}}
 	for _, row := range matrix {
 		for mode, reason := range map[string]string{source.VerifyHEAD: row.head, source.VerifyTag: row.tag1, source.VerifyTagAndHEAD: row.all} {
@@ -305,13 +305,13 @@ func TestSignedSelections(t *testing.T) {
 		signer.signMainAndTag(repo, "v1.3.0")
 		fingerprint := ssh.FingerprintSHA256(signer.PublicKey())
 		env := source.Env{Secrets: sourcetest.Secrets{"default/keys": {Data: map[string][]byte{"me.sshpub": signer.public()}}}}
-		for server, config := range map[string]testenv.HTTP{
+		for server, config := range map[string]testenv.GitConfig{
 			"all": {}, "no filter": {NoFilter: true}, "version 0": {V0: true}, "version 0, tips only": {V0: true, NoAnyWant: true},
 		} {
 			if format == "sha256" && server != "all" {
 				continue
 			}
-			served := testenv.ServeHTTP(t, config, repo)
+			served := testenv.ServeGit(t, config, repo)
 			for name, ref := range map[string]source.GitRepositoryRef{
 				"tag": {Tag: "v1.3.0"}, "semver": {SemVer: "1.x"}, "name": {Name: "refs/tags/v1.3.0"}, "peeled name": {Name: "refs/tags/v1.3.0^{}"},
 			} {
@@ -416,7 +416,7 @@ func TestHostileTags(t *testing.T) {
 		err = errors.Join(err, packed.Close())
 	}
 	must(t, err)
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	for name, c := range map[string]struct{ id, want string }{
 		"tree":         {sign(tag("tree", "tree", tree)), "commit|tree"},
 		"wrong-type":   {sign(tag("wrong-type", "tag", commit)), "commit|corrupt"},
@@ -459,7 +459,7 @@ func (m movingOrigin) Open(ctx context.Context, rev source.Revision) (source.Con
 func TestTrustChanges(t *testing.T) {
 	t.Parallel()
 	repo := newSigned(t)
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo.Repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{}, repo.Repo)
 	secrets := sourcetest.Secrets{}
 	ledger := &source.Ledger{Dir: t.TempDir()}
 	r := &source.Reconciler{Store: openStore(t), Load: ledger.Load, Save: ledger.Save}
@@ -531,7 +531,7 @@ func TestVerificationFromCache(t *testing.T) {
 	t.Parallel()
 	repo := newSigned(t)
 	cache := newCache(t, t.TempDir())
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo.Repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{}, repo.Repo)
 	for _, c := range []struct{ tag, keys, mode, reason string }{
 		{"lightweight", "pgp-ed25519", "HEAD", ""},
 		{"pgp-ed25519", "pgp-ed25519", "Tag", ""},

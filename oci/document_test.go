@@ -130,7 +130,7 @@ func FuzzDocument(f *testing.F) {
 		g.Reset()
 		d := digest.FromString(text).String()
 		for _, reference := range []string{"latest", d} {
-			g.Plant("team/app", reference, false, types[int(which)%len(types)], []byte(text))
+			g.Override("team/app", reference, false, types[int(which)%len(types)], []byte(text))
 		}
 		o := oci.New(repository(g), source.Env{}, nil)
 		rev, _, err := o.Resolve(t.Context(), nil)
@@ -221,7 +221,7 @@ func TestHostileManifests(t *testing.T) {
 			if row.d.Digest == "" {
 				row.d.Digest = digest.FromString(row.text)
 			}
-			g.Plant("team/app", row.d.Digest.String(), false, row.header, []byte(row.text))
+			g.Override("team/app", row.d.Digest.String(), false, row.header, []byte(row.text))
 			d, content, err := plain(t, g).Manifest(t.Context(), row.d)
 			switch {
 			case row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)):

@@ -37,12 +37,12 @@ func contentOf(t *testing.T, obj *source.OCIRepository, env source.Env) source.E
 // extracted.
 func TestExtract(t *testing.T) {
 	tree := text("a", "1")
-	plain := testenv.Tar(t, testenv.Entries(tree)...)
-	entry := func(kind byte, name, link string) testenv.Entry {
-		return testenv.Entry{Header: tar.Header{Typeflag: kind, Name: name, Linkname: link, Mode: 0o644}}
+	plain := testenv.Tar(t, testenv.TarEntries(tree)...)
+	entry := func(kind byte, name, link string) testenv.TarEntry {
+		return testenv.TarEntry{Header: tar.Header{Typeflag: kind, Name: name, Linkname: link, Mode: 0o644}}
 	}
-	holding := func(more ...testenv.Entry) []byte {
-		return testenv.Gzip(t, testenv.Tar(t, append(testenv.Entries(tree), more...)...))
+	holding := func(more ...testenv.TarEntry) []byte {
+		return testenv.Gzip(t, testenv.Tar(t, append(testenv.TarEntries(tree), more...)...))
 	}
 	for name, test := range map[string]struct {
 		mediaType string
@@ -66,7 +66,7 @@ func TestExtract(t *testing.T) {
 		"one name twice":       {testenv.LayerTarGzip, holding(entry(tar.TypeReg, "b", ""), entry(tar.TypeReg, "b", "")), "", []string{"b"}, 0},
 		"default ignore rules": {testenv.LayerTarGzip, holding(entry(tar.TypeReg, "logo.png", ""), entry(tar.TypeReg, ".github/b", "")), "", nil, 0},
 		"spec.ignore":          {testenv.LayerTarGzip, holding(entry(tar.TypeReg, "logo.png", ""), entry(tar.TypeReg, "b", "")), "/b", []string{"logo.png"}, 0},
-		"ignore files": {testenv.LayerTarGzip, holding(testenv.Entries(fstest.MapFS{".sourceignore": {Data: []byte("/b\n")}, "b": {}, "d/.sourceignore": {Data: []byte("c\n")}, "d/b": {}, "d/c": {}})...),
+		"ignore files": {testenv.LayerTarGzip, holding(testenv.TarEntries(fstest.MapFS{".sourceignore": {Data: []byte("/b\n")}, "b": {}, "d/.sourceignore": {Data: []byte("c\n")}, "d/b": {}, "d/c": {}})...),
 			"", []string{".sourceignore", "d/.sourceignore", "d/b"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

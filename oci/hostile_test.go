@@ -72,7 +72,7 @@ func TestHostileRegistries(t *testing.T) {
 // raw returns a function that stores the text of a manifest under the tag latest.
 func raw(mediaType, text string) func(*setup) {
 	return func(r *setup) {
-		r.g.Plant("team/app", "latest", false, mediaType, []byte(text))
+		r.g.Override("team/app", "latest", false, mediaType, []byte(text))
 		r.plantDigest(mediaType, text)
 	}
 }
@@ -80,7 +80,7 @@ func raw(mediaType, text string) func(*setup) {
 // plantDigest stores the text of a manifest under its digest.
 func (r *setup) plantDigest(mediaType, text string) ocispec.Descriptor {
 	d := ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromString(text), Size: int64(len(text))}
-	r.g.Plant("team/app", d.Digest.String(), false, mediaType, []byte(text))
+	r.g.Override("team/app", d.Digest.String(), false, mediaType, []byte(text))
 	return d
 }
 
@@ -141,7 +141,7 @@ var hostileIndexes = []attack{
 	{name: "index that leads to itself", plant: func(r *setup) {
 		d := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageIndex, Digest: someDigest}
 		indexOf(entryOf(d))(r)
-		r.g.Plant("team/app", someDigest, false, ocispec.MediaTypeImageIndex, []byte(`{"schemaVersion":2,"manifests":[`+entryOf(d)+`]}`))
+		r.g.Override("team/app", someDigest, false, ocispec.MediaTypeImageIndex, []byte(`{"schemaVersion":2,"manifests":[`+entryOf(d)+`]}`))
 	}, reason: pullFailed, says: []string{"instead of " + someDigest}},
 	{name: "index whose entry has another size", plant: func(r *setup) {
 		d := r.g.Push("team/app", "", testenv.Manifest{})
@@ -177,8 +177,8 @@ func (c *chunked) WriteHeader(code int) {
 	c.ResponseWriter.WriteHeader(code)
 }
 
-func zeros(n int64) []testenv.Entry {
-	return []testenv.Entry{{Header: tar.Header{Name: "zeros", Mode: 0o644, Typeflag: tar.TypeReg}, Data: make([]byte, n)}}
+func zeros(n int64) []testenv.TarEntry {
+	return []testenv.TarEntry{{Header: tar.Header{Name: "zeros", Mode: 0o644, Typeflag: tar.TypeReg}, Data: make([]byte, n)}}
 }
 
 var hostileLayers = []attack{
@@ -194,17 +194,17 @@ var hostileLayers = []attack{
 	{name: "bytes when copied", plant: layerOf(func(testing.TB) []byte { return make([]byte, 2<<20) }), limits: artifact.Limits{Bytes: 1 << 20}, spec: copied,
 		reason: layerFailed, says: []string{"more than 1048576", "raise the limit"}},
 	{name: "other bytes behind the archive", plant: func(r *setup) {
-		b := testenv.Blob{MediaType: testenv.LayerTarZstd, Data: testenv.Zstd(r, testenv.Tar(r, testenv.Entries(text("a", "two\n"))...))}
+		b := testenv.Blob{MediaType: testenv.LayerTarZstd, Data: testenv.Zstd(r, testenv.Tar(r, testenv.TarEntries(text("a", "two\n"))...))}
 		b.Data = append(b.Data, "\x50\x2a\x4d\x18\x04\x00\x00\x00skip"...) // decoders skip this frame
 		r.push(b)
 		other := append(b.Data[:len(b.Data)-1:len(b.Data)-1], '!')
-		r.g.Plant("team/app", b.Descriptor().Digest.String(), true, "", other)
+		r.g.Override("team/app", b.Descriptor().Digest.String(), true, "", other)
 	}, reason: pullFailed, says: []string{"instead of sha256:"}},
 	{name: "no archive", plant: layerOf(func(testing.TB) []byte { return []byte("\x00asm" + strings.Repeat("\x01", 600)) }), reason: layerFailed,
 		says: []string{"its media type is ", "set spec.layerSelector.operation to copy"}},
 	{name: "negative size of a file", plant: layerOf(func(t testing.TB) []byte { return negative(testenv.Tar(t, zeros(100)...)) }), reason: layerFailed, says: []string{"invalid tar header"}},
 	{name: "hard link that leads out", plant: layerOf(func(t testing.TB) []byte {
-		return testenv.Tar(t, testenv.Entry{Header: tar.Header{Typeflag: tar.TypeLink, Name: "../h", Linkname: "a"}})
+		return testenv.Tar(t, testenv.TarEntry{Header: tar.Header{Typeflag: tar.TypeLink, Name: "../h", Linkname: "a"}})
 	}), reason: layerFailed, says: []string{"leads out of the archive"}},
 	{name: "ignore file that is none", plant: layerOf(func(t testing.TB) []byte {
 		return testenv.TarGzip(t, text(".sourceignore", strings.Repeat("a", 1<<16))).Data
@@ -307,9 +307,9 @@ func TestGigabytes(t *testing.T) {
 		t.Run(string(c.phase), func(t *testing.T) {
 			r := newSetup(t, testenv.RegistryConfig{Username: "user", Password: canary, Bearer: c.bearer})
 			r.push(testenv.TarGzip(t, text("a", "one\n")))
-			r.g.Break(&testenv.Defect{Phase: c.phase, Do: testenv.Swell, After: 1 << 30})
+			r.g.Break(&testenv.Defect{Phase: c.phase, Do: testenv.OversizedBody, After: 1 << 30})
 			obj := r.object("app", c.spec)
-			if n := measure.Allocated(func() { r.mustRefuse(obj, nil, c.reason) }); n > most {
+			if n := measure.AllocatedBytes(func() { r.mustRefuse(obj, nil, c.reason) }); n > most {
 				t.Errorf("%d MiB were allocated", n>>20)
 			}
 		})
@@ -331,7 +331,7 @@ func TestBlobStreams(t *testing.T) {
 		}
 	}))
 	r := plain(t, g)
-	used := measure.Allocated(func() {
+	used := measure.AllocatedBytes(func() {
 		content, err := r.Blob(t.Context(), ocispec.Descriptor{Digest: h.Digest(), Size: size})
 		must(t, err)
 		defer content.Close()

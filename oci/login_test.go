@@ -184,7 +184,7 @@ func TestProxy(t *testing.T) {
 	storage := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	d := storage.PushBlob("team/app", testenv.Blob{Data: []byte("x")})
 	g.Break(&testenv.Defect{Phase: testenv.GetBlob, Status: http.StatusFound, Header: http.Header{"Location": {storage.Base}}})
-	proxy := testenv.ServeProxy(t, testenv.Proxy{Username: "bob", Password: "through the proxy"})
+	proxy := testenv.ServeProxy(t, testenv.ProxyConfig{Username: "bob", Password: "through the proxy"})
 	env := source.Env{Secrets: secrets{"proxy": {"address": proxy.URL, "username": "bob", "password": "through the proxy"}},
 		Login: func(ctx context.Context, q source.LoginRequest) (source.Credential, error) {
 			resp, err := q.Client.Get(storage.Base + "/v2/")
@@ -200,8 +200,8 @@ func TestProxy(t *testing.T) {
 	resp, err := r.Web().Get(storage.Base + "/v2/")
 	must(t, err)
 	resp.Body.Close()
-	if want := g.Count() + storage.Count(); len(proxy.Seen()) != want || want != 6 {
-		t.Errorf("%d requests, through the proxy %q", want, proxy.Seen())
+	if want := g.Count() + storage.Count(); len(proxy.Requests()) != want || want != 6 {
+		t.Errorf("%d requests, through the proxy %q", want, proxy.Requests())
 	}
 	bare(t, storage.Requests())
 	testenv.Equal(t, redact.String("through the proxy", v.Values()...), redact.Mask)
@@ -293,12 +293,12 @@ func TestHub(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "ann", Password: password})
 	want := g.Push("library/app", "v1", layer("x"))
 	u, _ := url.Parse(g.Base)
-	proxy := testenv.ServeProxy(t, testenv.Proxy{Hosts: map[string]string{"registry-1.docker.io": u.Host, "registry-1.docker.io:80": u.Host}})
+	proxy := testenv.ServeProxy(t, testenv.ProxyConfig{Hosts: map[string]string{"registry-1.docker.io": u.Host, "registry-1.docker.io:80": u.Host}})
 	env := source.Env{Secrets: secrets{"proxy": {"address": proxy.URL}, "reg": {".dockerconfigjson": dockerconfig("https://index.docker.io/v1/", "ann", password)}}}
 	r, _ := connect(t, oci.Access{URL: "oci://docker.io/app", Insecure: true, Proxy: ref("proxy"), Secret: ref("reg")}, env)
 	d, err := r.Head(t.Context(), "v1")
 	if err != nil || d.Digest != want.Digest {
-		t.Error(d, err, proxy.Seen())
+		t.Error(d, err, proxy.Requests())
 	}
 }
 

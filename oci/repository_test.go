@@ -189,7 +189,7 @@ func TestHostileReferrers(t *testing.T) {
 				}))
 			} else {
 				g.Break(&testenv.Defect{Phase: testenv.ListReferrers, Status: http.StatusNotFound})
-				g.Plant("team/app", tag, false, ocispec.MediaTypeImageIndex, []byte(text))
+				g.Override("team/app", tag, false, ocispec.MediaTypeImageIndex, []byte(text))
 			}
 			n := 0
 			var err error

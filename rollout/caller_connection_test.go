@@ -213,7 +213,7 @@ func TestTLS(t *testing.T) {
 	cert, key := ca.Client("alice")
 	plain, mutual := serve(false), serve(true)
 	proxy := func(scheme string, by *testenv.CA) *testenv.ProxyServer {
-		return testenv.ServeProxy(t, testenv.Proxy{Scheme: scheme, CA: by, Username: "u", Password: "canary"})
+		return testenv.ServeProxy(t, testenv.ProxyConfig{Scheme: scheme, CA: by, Username: "u", Password: "canary"})
 	}
 	pem, all := string(ca.PEM()), []string{"ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)}
 	for name, test := range map[string]struct {

@@ -293,7 +293,7 @@ func TestRunCutShort(t *testing.T) {
 	rollouts(t, func(t *testing.T, end rollout.Phase, begin func() (*fakePorts, *rollout.Analysis)) {
 		w, a := begin()
 		calls, step := 0, 1
-		if measure.Race() { // the runs are single-threaded and much alike, so a sample is enough
+		if measure.RaceEnabled() { // the runs are single-threaded and much alike, so a sample is enough
 			step = 8
 		}
 		w.after = append(w.after, func(string) { calls++ })

@@ -392,11 +392,11 @@ func TestShareBounded(t *testing.T) {
 	} {
 		testenv.Equal(t, keptOf(test.n, test.value), test.want, "answers that are kept, of %d of weight %v", test.n, test.value)
 	}
-	before := measure.Live()
+	before := measure.LiveBytes()
 	for i := range 20_000 {
 		s.Do(t.Context(), fmt.Sprintf("question %d", i), start, func(context.Context) (any, error) { return make([]byte, 4<<10), nil })
 	}
-	if grown := measure.Live() - before; grown > 24<<20 {
+	if grown := measure.LiveBytes() - before; grown > 24<<20 {
 		t.Errorf("20,000 questions of 4 KiB leave %d bytes", grown)
 	}
 	runtime.KeepAlive(&s)

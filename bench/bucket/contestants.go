@@ -20,18 +20,18 @@ type bench struct {
 
 // These are the names of the contestants.
 const (
-	whole       = "headgate, all objects"
-	copying     = "s5cmd cp, tar cz"
-	resolveMany = "headgate resolve, 1,000,000 keys"
-	listMany    = "minio-go ListObjects, 1,000,000 keys"
+	headgateFetch   = "headgate, all objects"
+	s5cmdCopy       = "s5cmd cp, tar cz"
+	headgateResolve = "headgate resolve, 1,000,000 keys"
+	minioList       = "minio-go ListObjects, 1,000,000 keys"
 )
 
 // compete runs all contestants in turn.
 func (b *bench) compete(ctx context.Context, runs int, only bool) error {
-	all := []contest.Contestant{b.headgate(whole, "fetch", b.store.host, bucketName), b.headgate(resolveMany, "resolve", b.keys.host, manyName)}
+	all := []contest.Contestant{b.headgate(headgateFetch, "fetch", b.store.host, bucketName), b.headgate(headgateResolve, "resolve", b.keys.host, manyName)}
 	if !only {
-		all = append(all, contest.Shell(copying, fmt.Sprintf("%s --endpoint-url http://%s --log error cp 's3://%s/*' files/ && tar -C files -czf out.tar.gz .", b.tools.s5cmd, b.store.host, bucketName)),
-			contest.Contestant{Name: listMany, Args: func(string) []string { return []string{b.tools.self, "-list", b.keys.host} }})
+		all = append(all, contest.Shell(s5cmdCopy, fmt.Sprintf("%s --endpoint-url http://%s --log error cp 's3://%s/*' files/ && tar -C files -czf out.tar.gz .", b.tools.s5cmd, b.store.host, bucketName)),
+			contest.Contestant{Name: minioList, Args: func(string) []string { return []string{b.tools.self, "-list", b.keys.host} }})
 	}
 	return b.Compete(ctx, runs, all)
 }
@@ -57,9 +57,9 @@ func (b *bench) headgate(name, command, host, bucket string) contest.Contestant 
 func (b *bench) report(out io.Writer) (missed int) {
 	b.Print(out)
 	return contest.Judge(out, []contest.Goal{
-		{What: "all objects against s5cmd with tar cz", Number: b.Wall(whole, copying), Limit: 0.3},
-		{What: "resolving 1,000,000 keys against listing them by minio-go", Number: b.Wall(resolveMany, listMany), Limit: 1.3},
-		b.Peak(whole, 120),
-		b.Peak(resolveMany, 400),
+		{What: "all objects against s5cmd with tar cz", Number: b.Wall(headgateFetch, s5cmdCopy), Limit: 0.3},
+		{What: "resolving 1,000,000 keys against listing them by minio-go", Number: b.Wall(headgateResolve, minioList), Limit: 1.3},
+		b.Peak(headgateFetch, 120),
+		b.Peak(headgateResolve, 400),
 	})
 }

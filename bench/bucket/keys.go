@@ -83,7 +83,7 @@ type keyServer struct {
 }
 
 func startKeys(ctx context.Context, self string) (*keyServer, error) {
-	s := &keyServer{cmd: apart(ctx, self, os.Stderr, "-serve")}
+	s := &keyServer{cmd: childCommand(ctx, self, os.Stderr, "-serve")}
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ func main() {
 		case *listing != "":
 			return 0, list(ctx, *listing)
 		}
-		return run(ctx, o.Runs, o.Keep, o.Only)
+		return run(ctx, o.Runs, o.Keep, o.OnlyHeadgate)
 	})
 }
 

@@ -72,7 +72,7 @@ func (s *store) fill(ctx context.Context, self, note string) error {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "filling the bucket")
-	if err := apart(ctx, self, os.Stderr, "-fill", s.host).Run(); err != nil {
+	if err := childCommand(ctx, self, os.Stderr, "-fill", s.host).Run(); err != nil {
 		return fmt.Errorf("fill the bucket: %w", err)
 	}
 	return os.WriteFile(note, nil, 0o644)

@@ -88,10 +88,10 @@ func fill(ctx context.Context, host string) error {
 	return group.Wait()
 }
 
-// apart returns a command that runs a part of the benchmark in another process.
+// childCommand returns a command that runs a part of the benchmark in another process.
 // The peak memory of a child process is at least the memory of its parent, so the
 // parent must stay small.
-func apart(ctx context.Context, self string, stderr io.Writer, args ...string) *exec.Cmd {
+func childCommand(ctx context.Context, self string, stderr io.Writer, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Stderr = stderr
 	return cmd

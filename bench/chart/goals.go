@@ -7,22 +7,22 @@ import (
 	"github.com/headgate-io/headgate/bench/contest"
 )
 
-// took returns the median time of a contestant in nanoseconds, without the start
+// medianTime returns the median time of a contestant in nanoseconds, without the start
 // of its process. It is negative if the contestant did not run.
-func (b *bench) took(name string) float64 {
+func (b *bench) medianTime(name string) float64 {
 	return b.median(name, func(r result.Result) int64 { return r.Took.Nanoseconds() })
 }
 
-// peak returns the median peak memory of a contestant in bytes. It is negative if
+// medianPeak returns the median peak memory of a contestant in bytes. It is negative if
 // the contestant did not run.
-func (b *bench) peak(name string) float64 {
+func (b *bench) medianPeak(name string) float64 {
 	return b.median(name, func(r result.Result) int64 { return r.Peak })
 }
 
 // median returns the median of a number over all runs except the first, which is
 // a warm-up. It is negative if the contestant did not run.
 func (b *bench) median(name string, number func(result.Result) int64) float64 {
-	said := b.said[b.Result[name]]
+	said := b.results[b.Result[name]]
 	if len(said) < 2 {
 		return -1
 	}
@@ -49,10 +49,10 @@ func (b *bench) goals() (all []contest.Goal) {
 			limit, check = 1.0/10, 1.8
 		}
 		all = append(all,
-			contest.Goal{What: "time, " + i.name, Number: ratio(b.took(ours+i.name), b.took(helms+i.name)), Limit: limit},
-			contest.Goal{What: "memory, " + i.name, Number: b.peak(ours+i.name) / 1e6, Limit: 16, Unit: "MB"},
-			contest.Goal{What: "time of a check, " + i.name, Number: ratio(b.took(checks+i.name), b.took(helms+i.name)), Limit: check},
-			contest.Goal{What: "memory of a check, " + i.name, Number: b.peak(checks+i.name) / 1e6, Limit: 16, Unit: "MB"})
+			contest.Goal{What: "time, " + i.name, Number: ratio(b.medianTime(headgateIndex+i.name), b.medianTime(helmLoad+i.name)), Limit: limit},
+			contest.Goal{What: "memory, " + i.name, Number: b.medianPeak(headgateIndex+i.name) / 1e6, Limit: 16, Unit: "MB"},
+			contest.Goal{What: "time of a check, " + i.name, Number: ratio(b.medianTime(headgateCheck+i.name), b.medianTime(helmLoad+i.name)), Limit: check},
+			contest.Goal{What: "memory of a check, " + i.name, Number: b.medianPeak(headgateCheck+i.name) / 1e6, Limit: 16, Unit: "MB"})
 	}
 	return all
 }

@@ -26,7 +26,7 @@ import (
 
 func main() {
 	contest.Main("indexes", func(ctx context.Context, o contest.Options) (int, error) {
-		return run(ctx, o.Runs, o.Keep, o.Only)
+		return run(ctx, o.Runs, o.Keep, o.OnlyHeadgate)
 	})
 }
 
@@ -39,14 +39,14 @@ func run(ctx context.Context, runs int, keep string, only bool) (missed int, err
 	if keep == "" {
 		keep = filepath.Join(temp, "kept")
 	}
-	b := &bench{bin: filepath.Join(temp, "bin"), said: map[*contest.Result][]result.Result{}}
+	b := &bench{bin: filepath.Join(temp, "bin"), results: map[*contest.Result][]result.Result{}}
 	if err := b.build(ctx); err != nil {
 		return 0, err
 	}
 	if err := b.make(ctx, keep); err != nil {
 		return 0, err
 	}
-	b.Contest = contest.Contest{Temp: temp, Env: append(os.Environ(), "LC_ALL=C", "HOME="+temp), After: b.note}
+	b.Contest = contest.Contest{Temp: temp, Env: append(os.Environ(), "LC_ALL=C", "HOME="+temp), After: b.readResult}
 	if err := b.Compete(ctx, runs, b.contestants(only)); err != nil {
 		return 0, err
 	}
@@ -60,7 +60,7 @@ type bench struct {
 	contest.Contest
 	bin     string
 	indexes []index
-	said    map[*contest.Result][]result.Result
+	results map[*contest.Result][]result.Result
 	err     error // error of note
 }
 
@@ -96,19 +96,19 @@ func (b *bench) make(ctx context.Context, keep string) error {
 
 // These are the names of the contestants, followed by the name of the index.
 const (
-	ours   = "chart/index, "
-	checks = "chart/index Check, "
-	helms  = "helm LoadIndexFile, "
+	headgateIndex = "chart/index, "
+	headgateCheck = "chart/index Check, "
+	helmLoad      = "helm LoadIndexFile, "
 )
 
-const asked = "chart-077"
+const chartName = "chart-077"
 
 // contestants returns the contestants in the order of their turns.
 func (b *bench) contestants(only bool) (all []contest.Contestant) {
 	for _, i := range b.indexes {
-		all = append(all, b.reader(ours+i.name, "entries", i.path, asked), b.reader(checks+i.name, "entries", i.path))
+		all = append(all, b.reader(headgateIndex+i.name, "entries", i.path, chartName), b.reader(headgateCheck+i.name, "entries", i.path))
 		if !only {
-			all = append(all, b.reader(helms+i.name, "helm", i.path, asked))
+			all = append(all, b.reader(helmLoad+i.name, "helm", i.path, chartName))
 		}
 	}
 	return all
@@ -118,14 +118,14 @@ func (b *bench) reader(name, program string, args ...string) contest.Contestant 
 	return contest.Contestant{Name: name, Args: func(string) []string { return append([]string{filepath.Join(b.bin, program)}, args...) }}
 }
 
-// note reads the result that a contestant wrote.
-func (b *bench) note(r *contest.Result) {
+// readResult reads the result that a contestant wrote.
+func (b *bench) readResult(r *contest.Result) {
 	said, err := result.Read(r.Output)
 	if err == nil && said.Versions != 160 {
 		err = fmt.Errorf("%s: %d versions were found", r.Output, said.Versions)
 	}
 	b.err = errors.Join(b.err, err)
-	b.said[r] = append(b.said[r], said)
+	b.results[r] = append(b.results[r], said)
 }
 
 // report prints the results and returns how many goals were missed.
@@ -134,7 +134,7 @@ func (b *bench) report(out io.Writer) (missed int) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\twithin the process, ms\tits own memory, MB\t")
 	for _, name := range b.Order {
-		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t\n", name, b.took(name)/1e6, b.peak(name)/1e6)
+		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t\n", name, b.medianTime(name)/1e6, b.medianPeak(name)/1e6)
 	}
 	w.Flush()
 	fmt.Fprintln(out)

@@ -10,9 +10,9 @@ import (
 
 // Options are the common flags of the benchmarks.
 type Options struct {
-	Runs int    // of each contestant
-	Keep string // directory for generated files to reuse, or ""
-	Only bool   // measure only headgate
+	Runs         int    // of each contestant
+	Keep         string // directory for generated files to reuse, or ""
+	OnlyHeadgate bool   // measure only headgate
 }
 
 // Main parses the flags and calls run, which returns the number of missed goals.
@@ -21,7 +21,7 @@ func Main(what string, run func(context.Context, Options) (missed int, err error
 	var o Options
 	flag.IntVar(&o.Runs, "n", 5, "`runs` of each contestant")
 	flag.StringVar(&o.Keep, "dir", "", "keep "+what+" in this `directory` and use those that are there")
-	flag.BoolVar(&o.Only, "headgate", false, "measure headgate alone")
+	flag.BoolVar(&o.OnlyHeadgate, "headgate", false, "measure headgate alone")
 	strict := flag.Bool("check", false, "fail when a number is not what it must be")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

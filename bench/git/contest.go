@@ -40,25 +40,25 @@ func (b *bench) contestants(only bool) []contest.Contestant {
 		return all
 	}
 	from := "git clone -q --depth 1 --branch main "
-	all = append(all, contest.Shell(checkout, from+b.at("plain")+" clone && tar -C clone --exclude=.git -cf - . | gzip >out.tar.gz"),
+	all = append(all, contest.Shell(checkout, from+b.urlOf("plain")+" clone && tar -C clone --exclude=.git -cf - . | gzip >out.tar.gz"),
 		contest.Contestant{Name: reference, Args: func(dir string) []string {
-			return []string{filepath.Join(b.bin, "flux"), b.at("plain"), "branch", "main", dir}
+			return []string{filepath.Join(b.bin, "flux"), b.urlOf("plain"), "branch", "main", dir}
 		}})
 	if _, err := exec.LookPath("pigz"); err != nil {
 		b.missing = bare + ": pigz is not installed"
 		return all
 	}
-	return append(all, contest.Shell(bare, from+"--bare "+b.at("plain")+" clone && git -C clone archive HEAD | pigz >out.tar.gz"))
+	return append(all, contest.Shell(bare, from+"--bare "+b.urlOf("plain")+" clone && git -C clone archive HEAD | pigz >out.tar.gz"))
 }
 
-func (b *bench) at(repo string) string { return b.url + "/" + b.repos[repo].name }
+func (b *bench) urlOf(repo string) string { return b.url + "/" + b.repos[repo].name }
 
 // headgate returns a contestant that fetches a ref with headgate into an empty
 // store.
 func (b *bench) headgate(name, repo, ref string) contest.Contestant {
 	return contest.Contestant{Name: name, Args: func(dir string) []string {
 		manifest := filepath.Join(dir, "manifest.yaml")
-		text := fmt.Sprintf("apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata:\n  name: bench\nspec:\n  interval: 1m\n  timeout: 5m\n  url: %s\n  ref:\n    %s\n", b.at(repo), ref)
+		text := fmt.Sprintf("apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata:\n  name: bench\nspec:\n  interval: 1m\n  timeout: 5m\n  url: %s\n  ref:\n    %s\n", b.urlOf(repo), ref)
 		if err := os.WriteFile(manifest, []byte(text), 0o600); err != nil {
 			panic(err)
 		}

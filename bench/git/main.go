@@ -18,7 +18,9 @@ import (
 )
 
 func main() {
-	contest.Main("the repositories", func(ctx context.Context, o contest.Options) (int, error) { return run(ctx, o.Runs, o.Keep, o.Only) })
+	contest.Main("the repositories", func(ctx context.Context, o contest.Options) (int, error) {
+		return run(ctx, o.Runs, o.Keep, o.OnlyHeadgate)
+	})
 }
 
 func run(ctx context.Context, runs int, keep string, only bool) (missed int, err error) {

@@ -35,9 +35,9 @@ type body struct {
 	from, to position
 }
 
-// covered returns the functions with at least one executed block of their own statements in a
+// coveredFunctions returns the functions with at least one executed block of their own statements in a
 // coverage profile.
-func covered(profile string) (map[function]bool, error) {
+func coveredFunctions(profile string) (map[function]bool, error) {
 	in, err := os.Open(profile)
 	if err != nil {
 		return nil, err

@@ -42,10 +42,10 @@ type journey struct {
 
 var journeys = []journey{
 	{"fetch", "fetch of a two-file repository over HTTP, cache off", 380, 90, func(ctx context.Context, l *workspace, cover string) error {
-		return output(l.headgate(ctx, cover, l.fetchArgs()...))
+		return runCommand(l.headgate(ctx, cover, l.fetchArgs()...))
 	}},
 	{"again", "fetch again, unchanged", 250, 70, func(ctx context.Context, l *workspace, cover string) error {
-		return output(l.headgate(ctx, cover, l.fetchArgs()...))
+		return runCommand(l.headgate(ctx, cover, l.fetchArgs()...))
 	}},
 	{"bash", "test runner: one POST / of type bash", 150, 50, func(ctx context.Context, l *workspace, cover string) error {
 		return l.tester(ctx, cover, "/", `{"name":"app","namespace":"default","phase":"Progressing","metadata":{"type":"bash","cmd":"true"}}`, http.StatusOK)
@@ -72,7 +72,7 @@ func run(ctx context.Context, check bool, list string) error {
 	}
 	defer os.RemoveAll(dir)
 	l := &workspace{dir: dir, command: filepath.Join(dir, "headgate"), document: filepath.Join(dir, "sources.yaml")}
-	if err := output(exec.CommandContext(ctx, "go", "build", "-C", "..", "-cover", "-coverpkg="+module+"/...", "-o", l.command, "./cmd/headgate")); err != nil {
+	if err := runCommand(exec.CommandContext(ctx, "go", "build", "-C", "..", "-cover", "-coverpkg="+module+"/...", "-o", l.command, "./cmd/headgate")); err != nil {
 		return err
 	}
 	server, err := l.origin(ctx)
@@ -81,8 +81,8 @@ func run(ctx context.Context, check bool, list string) error {
 	}
 	defer server.Close()
 
-	base, err := l.executed(ctx, "version", func(ctx context.Context, l *workspace, cover string) error {
-		return output(l.headgate(ctx, cover, "version"))
+	base, err := l.executedFunctions(ctx, "version", func(ctx context.Context, l *workspace, cover string) error {
+		return runCommand(l.headgate(ctx, cover, "version"))
 	})
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func run(ctx context.Context, check bool, list string) error {
 	fmt.Fprintln(table, "journey\tfunctions\tat most\tfiles\tat most\t")
 	missed := 0
 	for _, j := range journeys {
-		all, err := l.executed(ctx, j.name, j.do)
+		all, err := l.executedFunctions(ctx, j.name, j.do)
 		if err != nil {
 			return fmt.Errorf("%s: %w", j.name, err)
 		}
@@ -140,7 +140,7 @@ func (l *workspace) origin(ctx context.Context) (*httptest.Server, error) {
 	} {
 		git := exec.CommandContext(ctx, "git", args...)
 		git.Env = env
-		if err := output(git); err != nil {
+		if err := runCommand(git); err != nil {
 			return nil, err
 		}
 	}
@@ -212,8 +212,8 @@ func (l *workspace) server(ctx context.Context, cover, words string, do func(str
 	return nil
 }
 
-// executed returns the functions that one use of the command executes.
-func (l *workspace) executed(ctx context.Context, name string, do func(context.Context, *workspace, string) error) (map[function]bool, error) {
+// executedFunctions returns the functions that one use of the command executes.
+func (l *workspace) executedFunctions(ctx context.Context, name string, do func(context.Context, *workspace, string) error) (map[function]bool, error) {
 	cover := filepath.Join(l.dir, "cover-"+name)
 	if err := os.Mkdir(cover, 0o777); err != nil {
 		return nil, err
@@ -222,14 +222,14 @@ func (l *workspace) executed(ctx context.Context, name string, do func(context.C
 		return nil, err
 	}
 	profile := cover + ".txt"
-	if err := output(exec.CommandContext(ctx, "go", "tool", "covdata", "textfmt", "-i="+cover, "-o="+profile)); err != nil {
+	if err := runCommand(exec.CommandContext(ctx, "go", "tool", "covdata", "textfmt", "-i="+cover, "-o="+profile)); err != nil {
 		return nil, err
 	}
-	return covered(profile)
+	return coveredFunctions(profile)
 }
 
-// output runs a command. If it fails, the error contains its output.
-func output(cmd *exec.Cmd) error {
+// runCommand runs a command. If it fails, the error contains its output.
+func runCommand(cmd *exec.Cmd) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
 	}

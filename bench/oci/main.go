@@ -26,7 +26,7 @@ func main() {
 		if *making != "" {
 			return 0, layerTo(os.Stdout, *making)
 		}
-		return run(ctx, o.Runs, o.Keep, o.Only)
+		return run(ctx, o.Runs, o.Keep, o.OnlyHeadgate)
 	})
 }
 

@@ -84,7 +84,7 @@ func run(ctx context.Context, o contest.Options) (missed int, err error) {
 			name, way string
 			calls     int
 		}{{sharedLabel, sharedClient, calls}, {client, plain, calls}, {closedLabel, closedClient, calls}, {leakedLabel, leakedClient, leakedCalls}} {
-			if o.Only && who.way != sharedClient {
+			if o.OnlyHeadgate && who.way != sharedClient {
 				continue
 			}
 			args := []string{self, "call", who.way, s.url, strconv.Itoa(who.calls), s.countsURL}

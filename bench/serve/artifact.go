@@ -35,8 +35,8 @@ const (
 // storeEnv is the variable with the directory of the child's store.
 const storeEnv = "HEADGATE_BENCH_STORE"
 
-// A site is a server of the artifact.
-type site struct {
+// A contestant is a server of the artifact.
+type contestant struct {
 	name, addr string
 	stop       func() error
 	rates      []float64 // bytes per second in each turn
@@ -54,7 +54,7 @@ func artifactRow(ctx context.Context, o contest.Options) (missed int, err error)
 	if err != nil {
 		return 0, err
 	}
-	sites, err := startSites(ctx, temp, o.Only)
+	sites, err := startContestants(ctx, temp, o.OnlyHeadgate)
 	defer func() {
 		for _, s := range sites {
 			err = errors.Join(err, s.stop())
@@ -77,7 +77,7 @@ func artifactRow(ctx context.Context, o contest.Options) (missed int, err error)
 			}
 		}
 	}
-	return reportSites(sites), nil
+	return reportContestants(sites), nil
 }
 
 // storeArtifact creates a store with an incompressible artifact.
@@ -93,8 +93,8 @@ func storeArtifact(ctx context.Context, dir string) (artifact.Artifact, error) {
 	})
 }
 
-func startSites(ctx context.Context, temp string, only bool) (sites []*site, err error) {
-	ours, err := startOurs(ctx, temp)
+func startContestants(ctx context.Context, temp string, only bool) (sites []*contestant, err error) {
+	ours, err := startHeadgate(ctx, temp)
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +109,8 @@ func startSites(ctx context.Context, temp string, only bool) (sites []*site, err
 	return sites, err
 }
 
-// startOurs starts this program as a server of the store.
-func startOurs(ctx context.Context, temp string) (*site, error) {
+// startHeadgate starts this program as a server of the store.
+func startHeadgate(ctx context.Context, temp string) (*contestant, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func startOurs(ctx context.Context, temp string) (*site, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	s := &site{name: "headgate", stop: func() error { return errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()) }}
+	s := &contestant{name: "headgate", stop: func() error { return errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()) }}
 	if _, err := fmt.Fscanln(out, &s.addr); err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
@@ -168,7 +168,7 @@ http {
 }
 `
 
-func startNginx(ctx context.Context, temp string) (*site, error) {
+func startNginx(ctx context.Context, temp string) (*contestant, error) {
 	path, err := exec.LookPath("nginx")
 	if err != nil {
 		if path, err = exec.LookPath("/usr/sbin/nginx"); err != nil {
@@ -195,7 +195,7 @@ func startNginx(ctx context.Context, temp string) (*site, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	s := &site{name: "nginx", addr: addr, stop: func() error { return errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()) }}
+	s := &contestant{name: "nginx", addr: addr, stop: func() error { return errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()) }}
 	for range 500 {
 		if c, err := net.Dial("tcp", addr); err == nil {
 			return s, c.Close()
@@ -206,7 +206,7 @@ func startNginx(ctx context.Context, temp string) (*site, error) {
 }
 
 // compare checks that a site serves the stored artifact.
-func (s *site) compare(a artifact.Artifact) error {
+func (s *contestant) compare(a artifact.Artifact) error {
 	resp, err := http.Get("http://" + s.addr + "/" + a.Path)
 	if err != nil {
 		return err
@@ -220,7 +220,7 @@ func (s *site) compare(a artifact.Artifact) error {
 	return nil
 }
 
-func reportSites(sites []*site) (missed int) {
+func reportContestants(sites []*contestant) (missed int) {
 	fmt.Printf("\nAn artifact of %d MiB, %d clients, turns of %s:\n\n", artifactBytes>>20, downloaders, turn)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tMB/s\tleast\tmost\t")

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// nowhere is a buffer that is never written to.
-var nowhere = make([]byte, 4<<20)
+// discardBuffer is a buffer that is never written to.
+var discardBuffer = make([]byte, 4<<20)
 
 // drop discards up to n bytes from a connection and returns their number. With
 // MSG_TRUNC the kernel does not copy the data.
@@ -20,7 +20,7 @@ func drop(c *net.TCPConn, n int64) (dropped int64, err error) {
 	var failed error
 	err = raw.Read(func(fd uintptr) bool {
 		for failed = syscall.EINTR; failed == syscall.EINTR; {
-			got, _, failed = syscall.Recvfrom(int(fd), nowhere[:min(n, int64(len(nowhere)))], syscall.MSG_TRUNC)
+			got, _, failed = syscall.Recvfrom(int(fd), discardBuffer[:min(n, int64(len(discardBuffer)))], syscall.MSG_TRUNC)
 		}
 		return failed != syscall.EAGAIN
 	})

@@ -62,10 +62,10 @@ func fleetRow(ctx context.Context, o contest.Options) (missed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	t, peak := ended.less(begun), float64(k.peak())/1e6
-	fmt.Printf("%.0f checks, late p50 ≤ %v s, p99 ≤ %v s, all ≤ %v s, peak %.1f MB\n", t.Polls, t.late(0.5), t.late(0.99), t.late(1), peak)
+	t, peak := ended.since(begun), float64(k.peak())/1e6
+	fmt.Printf("%.0f checks, late p50 ≤ %v s, p99 ≤ %v s, all ≤ %v s, peak %.1f MB\n", t.Polls, t.latenessQuantile(0.5), t.latenessQuantile(0.99), t.latenessQuantile(1), peak)
 	return contest.Judge(os.Stdout, []contest.Goal{
-		{What: "99th percentile of lateness", Number: t.late(0.99), Limit: interval.Seconds() / 20, Unit: "s"},
+		{What: "99th percentile of lateness", Number: t.latenessQuantile(0.99), Limit: interval.Seconds() / 20, Unit: "s"},
 		{What: "peak memory", Number: peak, Limit: 260, Unit: "MB"},
 		{What: "failed checks", Number: t.Failed, Limit: 0, Unit: "checks"},
 	}), nil

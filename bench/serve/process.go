@@ -159,8 +159,8 @@ func (t *serveMetrics) add(line string) error {
 	return nil
 }
 
-// less returns the metrics since before.
-func (t serveMetrics) less(before serveMetrics) serveMetrics {
+// since returns the metrics since before.
+func (t serveMetrics) since(before serveMetrics) serveMetrics {
 	late := map[float64]float64{}
 	for at, n := range t.Late {
 		late[at] = n - before.Late[at]
@@ -168,9 +168,9 @@ func (t serveMetrics) less(before serveMetrics) serveMetrics {
 	return serveMetrics{late, t.Polls - before.Polls, t.Failed - before.Failed}
 }
 
-// late returns the lateness in seconds that the given part of the checks did not
+// latenessQuantile returns the lateness in seconds that the given part of the checks did not
 // exceed. It is the upper bound of a histogram bucket.
-func (t serveMetrics) late(part float64) float64 {
+func (t serveMetrics) latenessQuantile(part float64) float64 {
 	within := math.Inf(1)
 	for at, n := range t.Late {
 		if n >= part*t.Polls {

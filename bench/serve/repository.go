@@ -53,8 +53,8 @@ func newRepository(name string) *repository {
 	items = append([]item{commit}, items...)
 	head := commit.id()
 	r := &repository{name: name, commit: hex.EncodeToString(head[:])}
-	r.refs = append(line(r.commit+" refs/heads/main\n"), "0000"...)
-	r.pack = append(line("packfile\n"), banded(packOf(items))...)
+	r.refs = append(pktLine(r.commit+" refs/heads/main\n"), "0000"...)
+	r.pack = append(pktLine("packfile\n"), sideband(packOf(items))...)
 	return r
 }
 
@@ -77,14 +77,14 @@ func packOf(items []item) []byte {
 	return append(b.Bytes(), sum[:]...)
 }
 
-// line returns a pkt-line.
-func line(text string) []byte { return fmt.Appendf(nil, "%04x%s", len(text)+4, text) }
+// pktLine returns a pkt-line.
+func pktLine(text string) []byte { return fmt.Appendf(nil, "%04x%s", len(text)+4, text) }
 
-// banded returns content in sideband 1, followed by a flush packet.
-func banded(content []byte) (out []byte) {
+// sideband returns content in sideband 1, followed by a flush packet.
+func sideband(content []byte) (out []byte) {
 	for len(content) > 0 {
 		n := min(len(content), 65000)
-		out = append(out, line("\x01"+string(content[:n]))...)
+		out = append(out, pktLine("\x01"+string(content[:n]))...)
 		content = content[n:]
 	}
 	return append(out, "0000"...)

@@ -18,10 +18,10 @@ import (
 // addresses. It only looks up prepared answers.
 type upstream map[string]*repository // by path
 
-// greeting is the capability advertisement (gitprotocol-v2, "Capability Advertisement").
-var greeting = bytes.Join([][]byte{
-	line("# service=git-upload-pack\n"), []byte("0000"), line("version 2\n"), line("agent=git/2.39.5\n"), line("ls-refs=unborn\n"),
-	line("fetch=shallow wait-for-done filter\n"), line("server-option\n"), line("object-format=sha1\n"), []byte("0000"),
+// advertisement is the capability advertisement (gitprotocol-v2, "Capability Advertisement").
+var advertisement = bytes.Join([][]byte{
+	pktLine("# service=git-upload-pack\n"), []byte("0000"), pktLine("version 2\n"), pktLine("agent=git/2.39.5\n"), pktLine("ls-refs=unborn\n"),
+	pktLine("fetch=shallow wait-for-done filter\n"), pktLine("server-option\n"), pktLine("object-format=sha1\n"), []byte("0000"),
 }, nil)
 
 // hostOf returns the address of host i.
@@ -97,7 +97,7 @@ func (u upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 	case service == "info/refs" && r.Header.Get("Git-Protocol") == "version=2":
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
-		w.Write(greeting)
+		w.Write(advertisement)
 	case service == "git-upload-pack":
 		answer(w, r, repository)
 	default:
@@ -118,6 +118,6 @@ func answer(w http.ResponseWriter, r *http.Request, of *repository) {
 	case bytes.Contains(body, []byte("command=fetch")) && bytes.Contains(body, []byte("want "+of.commit)):
 		w.Write(of.pack)
 	default:
-		w.Write(line("ERR not known to this server\n"))
+		w.Write(pktLine("ERR not known to this server\n"))
 	}
 }

@@ -24,17 +24,17 @@ var check = func() []byte {
 	return fmt.Appendf(nil, "POST /gate/check HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: Go-http-client/1.1\r\nContent-Length: %d\r\nContent-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n%s", len(body), body)
 }()
 
-// checks sends gate checks over several connections for the time of a turn and
+// countChecks sends gate checks over several connections for the time of a turn and
 // returns the number of responses. Every response must have the status. It does
 // as little work as possible, because the benchmark measures servers.
-func checks(addr, status string) (int64, error) {
+func countChecks(addr, status string) (int64, error) {
 	var count atomic.Int64
 	var group sync.WaitGroup
 	errs := make(chan error, connections)
 	end := time.Now().Add(turn)
 	for range connections {
 		group.Go(func() {
-			if err := ask(addr, status, end, &count); err != nil {
+			if err := sendChecks(addr, status, end, &count); err != nil {
 				errs <- err
 			}
 		})
@@ -48,8 +48,8 @@ func checks(addr, status string) (int64, error) {
 	}
 }
 
-// ask sends checks sequentially over one connection.
-func ask(addr, status string, end time.Time, count *atomic.Int64) error {
+// sendChecks sends checks sequentially over one connection.
+func sendChecks(addr, status string, end time.Time, count *atomic.Int64) error {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		return err

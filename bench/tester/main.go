@@ -23,21 +23,21 @@ import (
 	"github.com/headgate-io/headgate/bench/contest"
 )
 
-// insideEnv is the variable with the path of headgate. It is set inside the network namespace.
-const insideEnv = "HEADGATE_BENCH_TESTER"
+// namespaceEnv is the variable with the path of headgate. It is set inside the network namespace.
+const namespaceEnv = "HEADGATE_BENCH_TESTER"
 
 func main() {
 	contest.Main("nothing", func(ctx context.Context, o contest.Options) (int, error) {
-		if command := os.Getenv(insideEnv); command != "" {
+		if command := os.Getenv(namespaceEnv); command != "" {
 			return run(ctx, command, o)
 		}
-		return outside(ctx)
+		return runInNamespace(ctx)
 	})
 }
 
-// outside builds headgate from this checkout and runs this program again in a network namespace. It
+// runInNamespace builds headgate from this checkout and runs this program again in a network namespace. It
 // returns an error if that run fails.
-func outside(ctx context.Context) (missed int, err error) {
+func runInNamespace(ctx context.Context) (missed int, err error) {
 	temp, err := os.MkdirTemp("", "headgate-bench-")
 	if err != nil {
 		return 0, err
@@ -55,7 +55,7 @@ func outside(ctx context.Context) (missed int, err error) {
 	}
 	args := append([]string{"-rn", "sh", "-ec", `ip link set lo up; exec "$0" "$@"`, "taskset", "-c", "0", self}, os.Args[1:]...)
 	inside := exec.CommandContext(ctx, "unshare", args...)
-	inside.Env = append(os.Environ(), insideEnv+"="+command, "TMPDIR="+temp)
+	inside.Env = append(os.Environ(), namespaceEnv+"="+command, "TMPDIR="+temp)
 	inside.Stdout, inside.Stderr = os.Stdout, os.Stderr
 	return 0, inside.Run()
 }
@@ -66,8 +66,8 @@ const (
 	theirs = "load tester of Flagger"
 )
 
-// loudly is appended to the names of contestants with the default log level.
-const loudly = ", logging as by default"
+// defaultLogSuffix is appended to the names of contestants with the default log level.
+const defaultLogSuffix = ", logging as by default"
 
 type bench struct {
 	temp    string
@@ -84,7 +84,7 @@ func run(ctx context.Context, command string, o contest.Options) (missed int, er
 	defer os.RemoveAll(temp)
 	b := &bench{temp: temp, runs: o.Runs, numbers: map[string][]float64{}}
 	defer func() { err = errors.Join(err, b.stop()) }()
-	if err := b.start(ctx, command, o.Only); err != nil {
+	if err := b.start(ctx, command, o.OnlyHeadgate); err != nil {
 		return 0, err
 	}
 	for n := -1; n < o.Runs; n++ {
@@ -104,8 +104,8 @@ func (b *bench) start(ctx context.Context, command string, only bool) error {
 	for _, s := range []*server{
 		{name: ours, args: []string{command, "tester", "--addr", "127.0.0.1:8081", "--state", filepath.Join(b.temp, "state"), "--log-level", "error"}, addr: "127.0.0.1:8081"},
 		{name: theirs, args: []string{reference, "-port", "8082", "-log-level", "error"}, addr: "127.0.0.1:8082"},
-		{name: ours + loudly, args: []string{command, "tester", "--addr", "127.0.0.1:8083", "--state", filepath.Join(b.temp, "state-2")}, addr: "127.0.0.1:8083"},
-		{name: theirs + loudly, args: []string{reference, "-port", "8084"}, addr: "127.0.0.1:8084"},
+		{name: ours + defaultLogSuffix, args: []string{command, "tester", "--addr", "127.0.0.1:8083", "--state", filepath.Join(b.temp, "state-2")}, addr: "127.0.0.1:8083"},
+		{name: theirs + defaultLogSuffix, args: []string{reference, "-port", "8084"}, addr: "127.0.0.1:8084"},
 	} {
 		if only && strings.HasPrefix(s.name, theirs) {
 			continue
@@ -175,7 +175,7 @@ func (b *bench) check(what, status string, note bool) error {
 	answers := map[*server]int64{}
 	for range turns {
 		for _, s := range b.servers {
-			n, err := checks(s.addr, status)
+			n, err := countChecks(s.addr, status)
 			if err != nil {
 				return fmt.Errorf("%s: %s: %w", s.name, what, err)
 			}
@@ -202,8 +202,8 @@ func (b *bench) ratio(a, z, what string) float64 {
 	return contest.Median(all)
 }
 
-// least is the minimum ratio of headgate's checks per second to the reference's.
-const least = 0.7
+// minRatio is the minimum ratio of headgate's checks per second to the reference's.
+const minRatio = 0.7
 
 // report prints the results and returns how many goals were missed.
 func (b *bench) report(out io.Writer) (missed int) {
@@ -216,9 +216,9 @@ func (b *bench) report(out io.Writer) (missed int) {
 	w.Flush()
 	fmt.Fprintln(out)
 	return contest.Judge(out, []contest.Goal{
-		{What: "time of a check of an open gate against the reference", Number: b.ratio(theirs, ours, openGate), Limit: 1 / least},
-		{What: "time of a check of a closed gate against the reference", Number: b.ratio(theirs, ours, closedGate), Limit: 1 / least},
-		{What: "the same, open, logging as by default", Number: b.ratio(theirs+loudly, ours+loudly, openGate), Limit: 1 / least},
-		{What: "the same, closed, logging as by default", Number: b.ratio(theirs+loudly, ours+loudly, closedGate), Limit: 1 / least},
+		{What: "time of a check of an open gate against the reference", Number: b.ratio(theirs, ours, openGate), Limit: 1 / minRatio},
+		{What: "time of a check of a closed gate against the reference", Number: b.ratio(theirs, ours, closedGate), Limit: 1 / minRatio},
+		{What: "the same, open, logging as by default", Number: b.ratio(theirs+defaultLogSuffix, ours+defaultLogSuffix, openGate), Limit: 1 / minRatio},
+		{What: "the same, closed, logging as by default", Number: b.ratio(theirs+defaultLogSuffix, ours+defaultLogSuffix, closedGate), Limit: 1 / minRatio},
 	})
 }

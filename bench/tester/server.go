@@ -45,11 +45,11 @@ func (s *server) start(ctx context.Context, temp string) (err error) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return errors.Join(fmt.Errorf("%s does not listen: %s", s.name, s.said()), s.stop())
+	return errors.Join(fmt.Errorf("%s does not listen: %s", s.name, s.logTail()), s.stop())
 }
 
-// said returns the end of the log.
-func (s *server) said() string {
+// logTail returns the end of the log.
+func (s *server) logTail() string {
 	text, _ := os.ReadFile(s.log.Name())
 	return string(text[max(0, len(text)-2000):])
 }
@@ -68,7 +68,7 @@ func (s *server) stop() error {
 		return err
 	}
 	if err := s.cmd.Wait(); err != nil {
-		return fmt.Errorf("%s: %w: %s", s.name, err, s.said())
+		return fmt.Errorf("%s: %w: %s", s.name, err, s.logTail())
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func (e *endlessReader) Seek(int64, int) (int64, error) {
 
 func (e *endlessReader) Read(p []byte) (n int, err error) {
 	if e.watch && (e.at >= e.next || e.left == 0) {
-		e.live, e.next = max(e.live, measure.Live()), e.at+1<<18
+		e.live, e.next = max(e.live, measure.LiveBytes()), e.at+1<<18
 	}
 	if e.left == 0 {
 		return 0, io.EOF
@@ -109,9 +109,9 @@ func TestBombs(t *testing.T) {
 				if name == "check" && c.text == "  - ~\n" { // 100,000 versions, the limit, once
 					r.left /= 5
 				}
-				before := measure.Live()
+				before := measure.LiveBytes()
 				var err error
-				used := measure.Allocated(func() { err = read(r) })
+				used := measure.AllocatedBytes(func() { err = read(r) })
 				switch {
 				case c.whole && used > 256<<20:
 					t.Errorf("%s: %d bytes were allocated", name, used)

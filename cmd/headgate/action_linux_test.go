@@ -206,7 +206,7 @@ func ciDocuments(t *testing.T) (good, missing string) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Message: "first", Files: tree("one")})
 	form := "apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata: {name: app}\nspec: {url: %q, interval: 5m, ref: {branch: %s}}\n"
-	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
+	url := testenv.ServeGit(t, testenv.GitConfig{}, repo).Repo()
 	return fmt.Sprintf(form, url, "main"), fmt.Sprintf(form, url, "none")
 }
 

@@ -234,7 +234,7 @@ func TestServeChaos(t *testing.T) {
 	n := 0
 	for ; n < kills && *chaosFor == 0 || time.Since(began) < *chaosFor; n++ {
 		length := time.Duration((0.05 + w.rand.ExpFloat64()*0.3) * float64(time.Second))
-		if measure.Race() {
+		if measure.RaceEnabled() {
 			length *= 3
 		}
 		s := w.start(length)

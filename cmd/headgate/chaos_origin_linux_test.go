@@ -42,7 +42,7 @@ func newOrigins(t *testing.T, seed uint64) *chaosOrigins {
 		o.repos = append(o.repos, testenv.NewRepo(t))
 		repos[fmt.Sprintf("repo%d.git", i)] = o.repos[i]
 	}
-	git := testenv.ServeAll(t, testenv.HTTP{Allow: o.allow}, repos)
+	git := testenv.ServeRepos(t, testenv.GitConfig{Allow: o.allow}, repos)
 	o.charts = testenv.StartCharts(t, testenv.ChartsConfig{})
 	s3 := testenv.StartS3(t, testenv.StoreConfig{})
 	o.bucket = s3.Bucket("assets")

@@ -392,7 +392,7 @@ func startDocServers(t *testing.T) []string {
 
 	ca := testenv.NewCA(t)
 	hosts := map[string]*httputil.ReverseProxy{}
-	for host, base := range map[string]string{"git": testenv.ServeHTTP(t, testenv.HTTP{}, repo).URL, "registry": "http://" + registry.Host, "charts": charts.URL(), "minio": store.Base} {
+	for host, base := range map[string]string{"git": testenv.ServeGit(t, testenv.GitConfig{}, repo).URL, "registry": "http://" + registry.Host, "charts": charts.URL(), "minio": store.Base} {
 		to, err := url.Parse(base)
 		must(t, err)
 		hosts[host+".example.org"] = &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {

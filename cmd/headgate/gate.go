@@ -43,7 +43,7 @@ type gateCall struct {
 	client *api.Client
 }
 
-// A gateVerb is a command about gates, or about rollback switches. Has names its flags
+// A gateVerb is a command about gates, or about rollback switches. Attributes names its flags
 // besides the common ones, and its properties: gateOnly if rollback switches do not have it,
 // remote if it does not work on files, select if it is about several gates, long if it sends
 // requests for an unlimited time.

@@ -23,7 +23,7 @@ func TestGetReadOnly(t *testing.T) {
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree("one")})
 	top := t.TempDir()
 	store := filepath.Join(top, "store")
-	runCommand(t, exitReady, "fetch", testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), "--name", "app", "--store", store, "-q")
+	runCommand(t, exitReady, "fetch", testenv.ServeGit(t, testenv.GitConfig{}, repo).Repo(), "--name", "app", "--store", store, "-q")
 	lock, err := serve.LockStore(store)
 	must(t, err)
 	must(t, lock.Release())

@@ -28,7 +28,7 @@ func TestKill(t *testing.T) {
 	}
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree("one")})
-	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
+	url := testenv.ServeGit(t, testenv.GitConfig{}, repo).Repo()
 	dir := t.TempDir()
 	store, out := filepath.Join(dir, "store"), filepath.Join(dir, "out")
 	manifest := filepath.Join(dir, "app.yaml")

@@ -20,7 +20,7 @@ func TestNonUTF8Names(t *testing.T) {
 	blob := repo.GitInput("x", "hash-object", "-w", "--stdin")
 	top := repo.GitInput("100644 blob "+blob+"\t"+name+"\x00", "mktree", "-z")
 	repo.Ref("refs/heads/main", repo.Git("commit-tree", "-m", "one", top))
-	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
+	url := testenv.ServeGit(t, testenv.GitConfig{}, repo).Repo()
 	file := filepath.Join(dir, name)
 	must(t, os.WriteFile(file, []byte("apiVersion: source.headgate.dev/v1\nkind: Bucket\nmetadata: {name: b}\n"), 0o600))
 	command := func(args []string) (code int, text string) {

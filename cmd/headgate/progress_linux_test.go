@@ -25,7 +25,7 @@ import (
 func TestTerminal(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree("one")})
-	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	server := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	store := filepath.Join(t.TempDir(), "store")
 	fetch := func(args ...string) string {
 		args = append([]string{"fetch", server.Repo(), "--name", "repo", "--store", store}, args...)

@@ -108,7 +108,7 @@ func TestScripts(t *testing.T) {
 				hosts[wide] = host
 				env.Setenv("WIDE"+name, wide)
 			}
-			env.Setenv("PROXY", strings.TrimPrefix(testenv.ServeProxy(t, testenv.Proxy{Username: "pat", Password: "s3cret", Hosts: hosts}).URL, "http://"))
+			env.Setenv("PROXY", strings.TrimPrefix(testenv.ServeProxy(t, testenv.ProxyConfig{Username: "pat", Password: "s3cret", Hosts: hosts}).URL, "http://"))
 			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -144,7 +144,7 @@ func TestScripts(t *testing.T) {
 			"serving": startServe,
 			"tester":  startTester,
 			"stalled": func(ts *testscript.TestScript, _ bool, _ []string) {
-				<-ts.Value(stalledKey{}).(*testenv.Server).Stalled()
+				<-ts.Value(stalledKey{}).(*testenv.GitServer).Stalled()
 			},
 		},
 	})
@@ -159,12 +159,12 @@ func repositories(t *testing.T, env *testscript.Env) {
 	first := repo.Commit(testenv.Commit{Branch: "main", Message: "first", Files: tree("one")})
 	repo.Tag("v1.0.0", first)
 	second := repo.Commit(testenv.Commit{Branch: "main", Message: "second", Files: tree("two")})
-	stalled := testenv.ServeHTTP(t, testenv.HTTP{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Stall, After: 100}}, repo)
-	url, private := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), testenv.ServeHTTP(t, testenv.HTTP{Username: "ci", Password: "s3cret"}, repo).Repo()
+	stalled := testenv.ServeGit(t, testenv.GitConfig{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Stall, After: 100}}, repo)
+	url, private := testenv.ServeGit(t, testenv.GitConfig{}, repo).Repo(), testenv.ServeGit(t, testenv.GitConfig{Username: "ci", Password: "s3cret"}, repo).Repo()
 	env.Values[repoKey{}], env.Values[stalledKey{}] = repo, stalled
 	for name, value := range map[string]string{
 		"REPO": url, "REPOPORT": port(url), "PRIVATE": private, "CANARY": strings.Replace(private, "//", "//ci:s3cret@", 1), "STALLED": stalled.Repo(),
-		"BROKEN": testenv.ServeHTTP(t, testenv.HTTP{Defect: testenv.Status(500)}, repo).Repo(), "BARE": repo.Dir,
+		"BROKEN": testenv.ServeGit(t, testenv.GitConfig{Defect: testenv.Status(500)}, repo).Repo(), "BARE": repo.Dir,
 		"COMMIT1": first, "COMMIT2": second, "SHORT1": first[:8], "SHORT2": second[:8],
 	} {
 		env.Setenv(name, value)

@@ -119,7 +119,7 @@ func TestServe(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree("one")})
 	store := filepath.Join(t.TempDir(), "store")
-	runCommand(t, exitReady, "fetch", testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), "--name", "repo", "--store", store, "-q")
+	runCommand(t, exitReady, "fetch", testenv.ServeGit(t, testenv.GitConfig{}, repo).Repo(), "--name", "repo", "--store", store, "-q")
 	set, err := (&source.Ledger{Dir: filepath.Join(store, ".status")}).List()
 	if err != nil || len(set.Objects) != 1 {
 		t.Fatalf("status: %v", err)

@@ -58,19 +58,19 @@ func Compile(t testing.TB) map[string]*jsonschema.Schema {
 	return all
 }
 
-// Expressible returns the errors in wrong that a schema can find as well. wrong joins
+// ExpressibleErrors returns the errors in wrong that a schema can find as well. wrong joins
 // errors about an object, and text is the object as JSON.
-func Expressible(kind string, text []byte, wrong error) []error {
+func ExpressibleErrors(kind string, text []byte, wrong error) []error {
 	return slices.DeleteFunc(document.Split(wrong), func(err error) bool { return goOnly(kind, text, err) })
 }
 
-// bounds are the endings of errors about values that their Go types cannot hold.
-var bounds = []string{"is too long: the limit is 292 years", "is no time: write it as 2006-01-02T15:04:05Z", "must be an integer of 64 bits"}
+// rangeErrors are the endings of errors about values that their Go types cannot hold.
+var rangeErrors = []string{"is too long: the limit is 292 years", "is no time: write it as 2006-01-02T15:04:05Z", "must be an integer of 64 bits"}
 
 // goOnly reports whether an error about an object comes from a fact that no schema can
 // express, or from the bounds of a Go type.
 func goOnly(kind string, text []byte, err error) bool {
-	if slices.ContainsFunc(bounds, func(end string) bool { return strings.HasSuffix(err.Error(), end) }) {
+	if slices.ContainsFunc(rangeErrors, func(end string) bool { return strings.HasSuffix(err.Error(), end) }) {
 		return true
 	}
 	obj := source.New(source.Reference{Kind: kind})
@@ -104,63 +104,65 @@ func goOnly(kind string, text []byte, err error) bool {
 // A pool has the texts that random documents use for a field: mostly a good one.
 type pool struct{ good, bad []string }
 
-func words(good, bad string) pool { return pool{strings.Fields(good), append(strings.Fields(bad), "")} }
+func newPool(good, bad string) pool {
+	return pool{strings.Fields(good), append(strings.Fields(bad), "")}
+}
 
 // pools are the texts of fields by the ends of their paths.
 var pools = map[string]pool{
 	"url":                  {[]string{"https://h/x", "oci://h/x", "ssh://git@h:22/x", "https://h"}, []string{"", "ftp://h/x", "oci://h/x:v1", "https:///x", "https://h/x\ny", "https://u:p@h/"}},
-	"provider":             words("generic aws gcp azure generic generic", "github x"),
-	"sts.provider":         words("aws ldap webidentity", "x"),
-	"verify.provider":      words("cosign notation cosign", "gpg"),
-	"verify.mode":          words("head HEAD Tag TagAndHEAD", "Commit"),
-	"kind":                 words("HelmRepository PkgRepository GitRepository Bucket OCIRepository PkgChart HelmChart ExternalArtifact", "Cat"),
-	"name":                 words("a a.b 0-1", "A -a a_b ../x"),
-	"namespace":            words("default a", "a.b A"),
-	"serviceAccountName":   words("sa", "S_A"),
-	"interval":             words("1m 1h30m 1.5h", "1d -1s 1us"),
-	"timeout":              words("1m 90s 1.5m", "1h 1d"),
-	"type":                 words("default oci", "git"),
-	"operation":            words("copy extract", "untar"),
-	"reconcileStrategy":    words("ChartVersion Revision", "Always"),
-	"branch":               words("main feature/x a@b", "-x /a a..b a.lock a^ @{ a//b .a a/.b a. a/ a.lock/b"),
-	"ref.name":             words("refs/heads/main HEAD refs/tags/v1^{} refs/heads/@", "@ a..b a^b ^{} a^{}^{} a.lock^{} a/^{} @^{} a^"),
+	"provider":             newPool("generic aws gcp azure generic generic", "github x"),
+	"sts.provider":         newPool("aws ldap webidentity", "x"),
+	"verify.provider":      newPool("cosign notation cosign", "gpg"),
+	"verify.mode":          newPool("head HEAD Tag TagAndHEAD", "Commit"),
+	"kind":                 newPool("HelmRepository PkgRepository GitRepository Bucket OCIRepository PkgChart HelmChart ExternalArtifact", "Cat"),
+	"name":                 newPool("a a.b 0-1", "A -a a_b ../x"),
+	"namespace":            newPool("default a", "a.b A"),
+	"serviceAccountName":   newPool("sa", "S_A"),
+	"interval":             newPool("1m 1h30m 1.5h", "1d -1s 1us"),
+	"timeout":              newPool("1m 90s 1.5m", "1h 1d"),
+	"type":                 newPool("default oci", "git"),
+	"operation":            newPool("copy extract", "untar"),
+	"reconcileStrategy":    newPool("ChartVersion Revision", "Always"),
+	"branch":               newPool("main feature/x a@b", "-x /a a..b a.lock a^ @{ a//b .a a/.b a. a/ a.lock/b"),
+	"ref.name":             newPool("refs/heads/main HEAD refs/tags/v1^{} refs/heads/@", "@ a..b a^b ^{} a^{}^{} a.lock^{} a/^{} @^{} a^"),
 	"commit":               {[]string{strings.Repeat("a", 40), strings.Repeat("B", 64)}, []string{"0123abcd", strings.Repeat("a", 41)}},
-	"semver":               words(">=1.0.0 1.x *", "latest"),
-	"version":              words(">=1.0.0 1.x *", "latest"),
-	"semverFilter":         words("^v .*", "("),
-	"issuer":               words("^https .*", "["),
-	"subject":              words("^repo .*", "["),
-	"tag":                  words("v1 1.0", "a/b a..b -a"),
+	"semver":               newPool(">=1.0.0 1.x *", "latest"),
+	"version":              newPool(">=1.0.0 1.x *", "latest"),
+	"semverFilter":         newPool("^v .*", "("),
+	"issuer":               newPool("^https .*", "["),
+	"subject":              newPool("^repo .*", "["),
+	"tag":                  newPool("v1 1.0", "a/b a..b -a"),
 	"digest":               {[]string{"sha256:" + strings.Repeat("0", 64)}, []string{"sha256:0", "sha256", "SHA256:00"}},
-	"chart":                words("app charts/app", "../x a/../../b"),
-	"endpoint":             words("minio:9000 h https://h", "h/b h? http://h"),
-	"bucketName":           words("b b.c $web", `a/b a\b .. a?b`),
-	"valuesFiles[]":        words("values.yaml ./a source:app/a", "../a source:app source:Cat/a/b"),
-	"sparseCheckout[]":     words("a ./a a/b.. .", `/a ../b a\b a/../b`),
-	"fromPath":             words("a ./a/../b /x", `../a a\b`),
-	"gitImplementation":    words("go-git libgit2", "gogit"),
-	"creationTimestamp":    words("2026-01-02T03:04:05Z", "now"),
-	"lastUpdateTime":       words("2026-01-02T03:04:05Z", "now"),
-	"lastTransitionTime":   words("2026-01-02T03:04:05Z", "now"),
-	"deletionTimestamp":    words("2026-01-02T03:04:05Z", "now"),
-	"metadata.labels[]":    words("a A_b.c", "-a a/b"),
-	"generateName":         words("a-", ""),
-	"controller":           words("a", ""),
-	"alias":                words("a a a b c_1", "A a- -a"),
-	"sources[].kind":       words("GitRepository Bucket HelmChart ExternalArtifact", "HelmRepository"),
-	"sources[].namespace":  words("a default", "A a.b"),
-	"revision":             words("@a", "a @ @A"),
-	"originRevision":       words("@a", "a @ @A"),
-	"from":                 words("@a/x @a/** @a/{x,y}/*", "a/x @a @a/../x @a/[ @a/{x"),
-	"to":                   words("@artifact/ @artifact/x", `artifact/ @artifact @artifact/../x @artifact/a\b`),
-	"exclude[]":            words("*.md x/**", "[ ../x"),
-	"strategy":             words("Overwrite Merge Extract", "Join"),
-	"labels":               words("a a.b/c", "A.B/c -a a/b/c"), // its keys
-	"labels[]":             words("a A_b.c", "-a a/b"),
-	"annotations":          words("a a.b/c", "-a a/b/c"),
+	"chart":                newPool("app charts/app", "../x a/../../b"),
+	"endpoint":             newPool("minio:9000 h https://h", "h/b h? http://h"),
+	"bucketName":           newPool("b b.c $web", `a/b a\b .. a?b`),
+	"valuesFiles[]":        newPool("values.yaml ./a source:app/a", "../a source:app source:Cat/a/b"),
+	"sparseCheckout[]":     newPool("a ./a a/b.. .", `/a ../b a\b a/../b`),
+	"fromPath":             newPool("a ./a/../b /x", `../a a\b`),
+	"gitImplementation":    newPool("go-git libgit2", "gogit"),
+	"creationTimestamp":    newPool("2026-01-02T03:04:05Z", "now"),
+	"lastUpdateTime":       newPool("2026-01-02T03:04:05Z", "now"),
+	"lastTransitionTime":   newPool("2026-01-02T03:04:05Z", "now"),
+	"deletionTimestamp":    newPool("2026-01-02T03:04:05Z", "now"),
+	"metadata.labels[]":    newPool("a A_b.c", "-a a/b"),
+	"generateName":         newPool("a-", ""),
+	"controller":           newPool("a", ""),
+	"alias":                newPool("a a a b c_1", "A a- -a"),
+	"sources[].kind":       newPool("GitRepository Bucket HelmChart ExternalArtifact", "HelmRepository"),
+	"sources[].namespace":  newPool("a default", "A a.b"),
+	"revision":             newPool("@a", "a @ @A"),
+	"originRevision":       newPool("@a", "a @ @A"),
+	"from":                 newPool("@a/x @a/** @a/{x,y}/*", "a/x @a @a/../x @a/[ @a/{x"),
+	"to":                   newPool("@artifact/ @artifact/x", `artifact/ @artifact @artifact/../x @artifact/a\b`),
+	"exclude[]":            newPool("*.md x/**", "[ ../x"),
+	"strategy":             newPool("Overwrite Merge Extract", "Join"),
+	"labels":               newPool("a a.b/c", "A.B/c -a a/b/c"), // its keys
+	"labels[]":             newPool("a A_b.c", "-a a/b"),
+	"annotations":          newPool("a a.b/c", "-a a/b/c"),
 	"":                     {[]string{"a", "x y", ""}, []string{"a\x00b", "ü", "-"}},
-	"metadata.labels":      words("a a.b/c", "A.B/c -a a/b/c"), // its keys
-	"metadata.annotations": words("a a.b/c A.B/c", "-a a/b/c"),
+	"metadata.labels":      newPool("a a.b/c", "A.B/c -a a/b/c"), // its keys
+	"metadata.annotations": newPool("a a.b/c A.B/c", "-a a/b/c"),
 }
 
 // poolOf returns the texts of the field at a path.
@@ -174,12 +176,12 @@ func poolOf(path string) pool {
 	return pools[best]
 }
 
-// Random makes documents. A seed always makes the same ones.
-type Random struct{ *rand.Rand }
+// Generator makes documents. A seed always makes the same ones.
+type Generator struct{ *rand.Rand }
 
-func (r Random) pick(texts []string) string { return texts[r.IntN(len(texts))] }
+func (r Generator) pick(texts []string) string { return texts[r.IntN(len(texts))] }
 
-func (r Random) text(path string) string {
+func (r Generator) text(path string) string {
 	p := poolOf(path)
 	if r.IntN(40) == 0 {
 		return r.pick(p.bad)
@@ -188,7 +190,7 @@ func (r Random) text(path string) string {
 }
 
 // value returns a value of a type, or sometimes one of another.
-func (r Random) value(t reflect.Type, path string) any {
+func (r Generator) value(t reflect.Type, path string) any {
 	if r.IntN(400) == 0 {
 		return []any{nil, 1, 1.5, "text", true, []any{}, map[string]any{}}[r.IntN(7)]
 	}
@@ -227,7 +229,7 @@ func (r Random) value(t reflect.Type, path string) any {
 	return r.text(path)
 }
 
-func (r Random) structure(t reflect.Type, path string) map[string]any {
+func (r Generator) structure(t reflect.Type, path string) map[string]any {
 	fields, out := document.FieldsOf(t), map[string]any{}
 	names := make([]string, 0, len(fields.Index))
 	for name := range fields.Index {
@@ -248,7 +250,7 @@ func (r Random) structure(t reflect.Type, path string) map[string]any {
 }
 
 // Document returns a document of a kind in a version, of one of its groups, in either spelling of the kind.
-func (r Random) Document(k source.Kind, version string) map[string]any {
+func (r Generator) Document(k source.Kind, version string) map[string]any {
 	doc := r.structure(reflect.TypeOf(source.New(source.Reference{Kind: k.Name})).Elem(), "")
 	groups := []string{source.Group, source.ReferenceGroup}
 	if version == source.GeneratorVersion {
@@ -259,7 +261,7 @@ func (r Random) Document(k source.Kind, version string) map[string]any {
 	if version != source.V1Beta2 {
 		return doc
 	}
-	retired := retiredOf(k.Name)
+	retired := deprecatedFields(k.Name)
 	for _, path := range slices.Sorted(maps.Keys(retired)) { // so that a seed gives one document
 		parent, name, _ := strings.Cut(path, ".")
 		if at, ok := doc[parent].(map[string]any); ok && r.IntN(8) == 0 {
@@ -269,8 +271,8 @@ func (r Random) Document(k source.Kind, version string) map[string]any {
 	return doc
 }
 
-// retiredOf returns the deprecated fields of spec and status that have no Go field.
-func retiredOf(kind string) map[string]reflect.Type {
+// deprecatedFields returns the deprecated fields of spec and status that have no Go field.
+func deprecatedFields(kind string) map[string]reflect.Type {
 	all := map[string]reflect.Type{}
 	for _, f := range source.Facts(kind) {
 		if f.Shape != nil && strings.Count(f.At, ".") == 1 {

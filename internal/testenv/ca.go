@@ -44,7 +44,7 @@ func NewCA(t testing.TB) *CA {
 
 var (
 	systemOnce sync.Once
-	system     *CA
+	systemCA   *CA
 )
 
 // SystemCA returns an authority that replaces those of the system for the rest of
@@ -53,10 +53,10 @@ var (
 func SystemCA(t testing.TB) *CA {
 	t.Helper()
 	systemOnce.Do(func() {
-		system = NewCA(t)
-		x509.SetFallbackRoots(system.Pool())
+		systemCA = NewCA(t)
+		x509.SetFallbackRoots(systemCA.Pool())
 	})
-	return &CA{t, system.cert, system.key}
+	return &CA{t, systemCA.cert, systemCA.key}
 }
 
 // PEM returns the authority's certificate.
@@ -77,8 +77,8 @@ func (ca *CA) Client(name string) (cert, key []byte) {
 	})
 }
 
-// Expired returns a client certificate that expired an hour ago, and its key, PEM.
-func (ca *CA) Expired(name string) (cert, key []byte) {
+// ExpiredClient returns a client certificate that expired an hour ago, and its key, PEM.
+func (ca *CA) ExpiredClient(name string) (cert, key []byte) {
 	return ca.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},

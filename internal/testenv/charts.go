@@ -39,20 +39,20 @@ type ChartsConfig struct {
 	Username, Password string                   // require basic authentication
 	Allow              func(*http.Request) bool // decide instead, if set
 
-	Path   string // of the repository; "" means /charts, "/" the root of the server
-	JSON   bool   // serve the index in JSON
-	Gzip   bool   // compress the index for clients that accept gzip
-	NoETag bool
-	Weak   bool // ETags are weak
-	NoDate bool // no Last-Modified
+	Path           string // of the repository; "" means /charts, "/" the root of the server
+	JSON           bool   // serve the index in JSON
+	Gzip           bool   // compress the index for clients that accept gzip
+	NoETag         bool
+	WeakETags      bool // ETags are weak
+	NoLastModified bool // no Last-Modified
 
 	Defect *Defect
 }
 
 // A Charts server is a running repository of charts. It holds them in memory.
 //
-// It supports all defects but [Loop]: [Endless] serves an index with versions without
-// end, and [Swell] serves an index that breaks off after a chart name of After bytes.
+// It supports all defects but [PageLoop]: [EndlessList] serves an index with versions without
+// end, and [OversizedBody] serves an index that breaks off after a chart name of After bytes.
 // The phases are [GetIndex] and [GetChart].
 type Charts struct {
 	fakeServer
@@ -81,13 +81,13 @@ var chartsEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func StartCharts(t testing.TB, c ChartsConfig) *Charts {
 	t.Helper()
 	s := &Charts{
-		fakeServer: fakeServer{defectState: newDefectState(c.Defect), odd: misbehave, refuse: refuseOCI}, t: t, config: c,
+		fakeServer: fakeServer{defectState: newDefectState(c.Defect), defectHandler: serveChartsDefect, refuse: refuseOCI}, t: t, config: c,
 		path: "/charts", entries: map[string][]chartEntry{}, files: map[string]chartFile{}, modified: chartsEpoch,
 	}
 	if c.Path != "" {
 		s.path = strings.TrimSuffix(c.Path, "/")
 	}
-	s.listen(t, s.serve, secured(c.CA, c.Mutual, nil), true)
+	s.listen(t, s.serve, tlsConfig(c.CA, c.Mutual, nil), true)
 	return s
 }
 
@@ -95,10 +95,10 @@ func StartCharts(t testing.TB, c ChartsConfig) *Charts {
 func (s *Charts) URL() string { return s.Base + s.path }
 
 // URLOf returns the URL of a file, by its path relative to the repository.
-func (s *Charts) URLOf(file string) string { return s.Base + s.place(file) }
+func (s *Charts) URLOf(file string) string { return s.Base + s.serverPath(file) }
 
-// place returns the path below the server of a file of the repository.
-func (s *Charts) place(file string) string { return path.Join(s.path+"/", file) }
+// serverPath returns the path below the server of a file of the repository.
+func (s *Charts) serverPath(file string) string { return path.Join(s.path+"/", file) }
 
 // PutFile stores any file, for example the provenance file of a chart, by its path
 // relative to the repository, which may begin with ../. It replaces a file that
@@ -107,14 +107,14 @@ func (s *Charts) PutFile(file string, data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.touch()
-	s.files[s.place(file)] = chartFile{data, s.modified}
+	s.files[s.serverPath(file)] = chartFile{data, s.modified}
 }
 
 // RemoveFile removes a file. The index does not change.
 func (s *Charts) RemoveFile(file string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.files, s.place(file))
+	delete(s.files, s.serverPath(file))
 }
 
 // SetIndex makes the server serve data as its index; nil restores the generated index.
@@ -139,7 +139,7 @@ func (s *Charts) index() []byte {
 	if s.raw != nil {
 		return s.raw
 	}
-	return s.writeIndex()
+	return s.encodeIndex()
 }
 
 func (s *Charts) serve(w http.ResponseWriter, r *http.Request) {
@@ -147,7 +147,7 @@ func (s *Charts) serve(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == s.path+"/index.yaml" {
 		phase = GetIndex
 	}
-	w = s.note(w, r, phase, nil, true)
+	w = s.record(w, r, phase, nil, true)
 	if !s.allowed(r) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="testenv"`)
 		http.Error(w, "credentials wanted", http.StatusUnauthorized)
@@ -178,7 +178,7 @@ func (s *Charts) answer(w http.ResponseWriter, r *http.Request) {
 	if !s.config.NoETag {
 		w.Header().Set("ETag", s.etag(f.data))
 	}
-	if s.config.NoDate {
+	if s.config.NoLastModified {
 		f.modified = time.Time{}
 	}
 	if isIndex && s.config.Gzip && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
@@ -203,7 +203,7 @@ func (s *Charts) file(at string) (chartFile, bool) {
 func (s *Charts) etag(data []byte) string {
 	sum := sha256.Sum256(data)
 	etag := fmt.Sprintf("%q", hex.EncodeToString(sum[:8]))
-	if s.config.Weak {
+	if s.config.WeakETags {
 		return "W/" + etag
 	}
 	return etag
@@ -244,7 +244,7 @@ func (s *Charts) Put(v ChartVersion) []byte {
 	overlay(fields, v.Entry)
 	s.drop(v.Name, v.Version)
 	s.entries[v.Name] = append(s.entries[v.Name], chartEntry{v.Version, fields})
-	s.files[s.place(file)] = chartFile{archive, s.modified}
+	s.files[s.serverPath(file)] = chartFile{archive, s.modified}
 	return archive
 }
 
@@ -302,16 +302,16 @@ func overlay(fields, over map[string]any) {
 // give the same bytes.
 func ChartArchive(t testing.TB, files map[string]string) []byte {
 	t.Helper()
-	var entries []Entry
+	var entries []TarEntry
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		entries = append(entries, Entry{tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, ModTime: chartsEpoch, Format: tar.FormatPAX}, []byte(files[name])})
+		entries = append(entries, TarEntry{tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, ModTime: chartsEpoch, Format: tar.FormatPAX}, []byte(files[name])})
 	}
 	return Gzip(t, Tar(t, entries...))
 }
 
-// writeIndex returns an index of the charts of the server as Helm writes it: sorted by
+// encodeIndex returns an index of the charts of the server as Helm writes it: sorted by
 // name, and for each name with the highest version first.
-func (s *Charts) writeIndex() []byte {
+func (s *Charts) encodeIndex() []byte {
 	entries := map[string]any{}
 	for name, versions := range s.entries {
 		all := slices.Clone(versions)
@@ -337,12 +337,12 @@ func (s *Charts) writeIndex() []byte {
 // byVersion sorts higher versions first, and invalid ones last.
 func byVersion(a, b chartEntry) int { return semver.Compare("v"+b.version, "v"+a.version) }
 
-// misbehave serves the defects [Endless] and [Swell].
-func misbehave(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
-	if d.Do == Endless {
+// serveChartsDefect serves the defects [EndlessList] and [OversizedBody].
+func serveChartsDefect(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
+	if d.Do == EndlessList {
 		endlessIndex(w)
 	} else {
-		d.swell(w, httptest.NewRecorder(), []byte("apiVersion: v1\nentries:\n  "))
+		d.writeOversized(w, httptest.NewRecorder(), []byte("apiVersion: v1\nentries:\n  "))
 	}
 }
 

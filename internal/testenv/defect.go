@@ -29,7 +29,7 @@ const (
 	Advertisement Phase = "advertisement" // capabilities; in version 0 the refs too
 	LsRefs        Phase = "ls-refs"
 	Pack          Phase = "pack"  // negotiation and pack
-	Stray         Phase = "stray" // anything else, such as a request meant for a server that used the port before
+	OtherRequest  Phase = "stray" // anything else, such as a request meant for a server that used the port before
 )
 
 // A DefectKind says what a server does wrong.
@@ -46,11 +46,11 @@ const (
 
 // Further kinds of defects, for registries, chart repositories and object stores.
 const (
-	Serve   DefectKind = iota + 100 // lets Handler answer
-	Leak                            // answers with Status and an error that repeats the credentials of the request
-	Endless                         // serves a listing or an index without end
-	Loop                            // serves a page of a listing whose next page is itself
-	Swell                           // serves the beginning of a document and After more bytes of it
+	Serve         DefectKind = iota + 100 // lets Handler answer
+	Leak                                  // answers with Status and an error that repeats the credentials of the request
+	EndlessList                           // serves a listing or an index without end
+	PageLoop                              // serves a page of a listing whose next page is itself
+	OversizedBody                         // serves the beginning of a document and After more bytes of it
 )
 
 // A Defect makes a server misbehave in one phase.
@@ -129,8 +129,8 @@ func (b *defectState) Stalled() <-chan struct{} {
 	return b.stalled
 }
 
-// met returns the defect that applies to a request of a phase, or nil, and counts the request.
-func (b *defectState) met(phase Phase) *Defect {
+// defectFor returns the defect that applies to a request of a phase, or nil, and counts the request.
+func (b *defectState) defectFor(phase Phase) *Defect {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	d := b.defect
@@ -146,21 +146,21 @@ func (b *defectState) met(phase Phase) *Defect {
 // A faultyResponse passes an answer through until its defect sets in.
 type faultyResponse struct {
 	http.ResponseWriter
-	of     *defectState
+	state  *defectState
 	ended  <-chan struct{} // closed when the request ends
 	stall  chan struct{}   // closed when the first answer with this defect stalls
 	defect Defect
 	sent   int64
-	over   bool
+	done   bool
 }
 
-// spoil returns a writer that gives the answer its defect.
-func (b *defectState) spoil(w http.ResponseWriter, r *http.Request, d Defect) http.ResponseWriter {
+// newFaultyResponse returns a writer that gives the answer its defect.
+func (b *defectState) newFaultyResponse(w http.ResponseWriter, r *http.Request, d Defect) http.ResponseWriter {
 	b.mu.Lock()
-	f := &faultyResponse{ResponseWriter: w, of: b, ended: r.Context().Done(), stall: b.stalled, defect: d}
+	f := &faultyResponse{ResponseWriter: w, state: b, ended: r.Context().Done(), stall: b.stalled, defect: d}
 	b.mu.Unlock()
 	if d.After < 0 && d.Do != Flip {
-		f.misbehave()
+		f.breakOff()
 	}
 	return f
 }
@@ -169,7 +169,7 @@ func (b *defectState) spoil(w http.ResponseWriter, r *http.Request, d Defect) ht
 func (w *faultyResponse) Write(b []byte) (int, error) {
 	n, right := len(b), max(w.defect.After, 0)-w.sent
 	switch {
-	case w.over:
+	case w.done:
 		return n, nil
 	case right < int64(n) && w.defect.Do == Flip:
 		b = slices.Clone(b)
@@ -180,7 +180,7 @@ func (w *faultyResponse) Write(b []byte) (int, error) {
 			return 0, err
 		}
 		http.NewResponseController(w.ResponseWriter).Flush()
-		w.misbehave()
+		w.breakOff()
 		return n, nil
 	}
 	m, err := w.ResponseWriter.Write(b)
@@ -188,14 +188,14 @@ func (w *faultyResponse) Write(b []byte) (int, error) {
 	return m, err
 }
 
-// misbehave drops the rest of the answer. Cut also closes the connection, and
+// breakOff drops the rest of the answer. Cut also closes the connection, and
 // Stall closes it when the request or the server ends.
-func (w *faultyResponse) misbehave() {
-	w.over = true
+func (w *faultyResponse) breakOff() {
+	w.done = true
 	if w.defect.Do == Stall {
-		w.of.stall(w.stall)
+		w.state.stall(w.stall)
 		select {
-		case <-w.of.done:
+		case <-w.state.done:
 		case <-w.ended:
 		}
 	}
@@ -204,5 +204,5 @@ func (w *faultyResponse) misbehave() {
 	}
 }
 
-// quiet discards what servers log about clients that misbehave.
-var quiet = log.New(io.Discard, "", 0)
+// discardLogger discards what servers log about clients that misbehave.
+var discardLogger = log.New(io.Discard, "", 0)

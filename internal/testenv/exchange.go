@@ -18,7 +18,7 @@ import (
 // expected.
 type Exchange struct {
 	Name      string
-	Place     string // FILE:LINE
+	Position  string // FILE:LINE
 	Reference bool   // the reference implementation answers the same
 
 	Method, Target string
@@ -50,7 +50,7 @@ func Exchanges(file string) ([]Exchange, error) {
 		place := fmt.Sprintf("%s:%d", file, i+1)
 		if name, begins := strings.CutPrefix(line, "== "); begins {
 			name, reference := strings.CutSuffix(name, " (reference)")
-			all = append(all, Exchange{Name: name, Place: place, Reference: reference, Headers: map[string]string{}})
+			all = append(all, Exchange{Name: name, Position: place, Reference: reference, Headers: map[string]string{}})
 			continue
 		}
 		if strings.HasPrefix(line, "#") || len(all) == 0 {

@@ -49,24 +49,24 @@ func Contents(t testing.TB, tree fs.FS) map[string]string {
 	return found
 }
 
-// Spools creates temporary files and tracks whether they are closed.
-type Spools struct {
+// TempFiles creates temporary files and tracks whether they are closed.
+type TempFiles struct {
 	t     testing.TB
 	dir   string
 	mu    sync.Mutex
 	files []*os.File
 }
 
-// NewSpools returns a [Spools] that creates files in a temporary directory of the
+// NewTempFiles returns a [TempFiles] that creates files in a temporary directory of the
 // test. All of them must be closed when the test ends.
-func NewSpools(t testing.TB) *Spools {
-	s := &Spools{t: t, dir: t.TempDir()}
-	t.Cleanup(s.Closed)
+func NewTempFiles(t testing.TB) *TempFiles {
+	s := &TempFiles{t: t, dir: t.TempDir()}
+	t.Cleanup(s.RequireClosed)
 	return s
 }
 
 // Create creates a temporary file. The caller must close it.
-func (s *Spools) Create() (*os.File, error) {
+func (s *TempFiles) Create() (*os.File, error) {
 	f, err := os.CreateTemp(s.dir, "")
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,15 +76,15 @@ func (s *Spools) Create() (*os.File, error) {
 	return f, err
 }
 
-// Made returns how many files were created.
-func (s *Spools) Made() int {
+// Created returns how many files were created.
+func (s *TempFiles) Created() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.files)
 }
 
-// Closed fails the test for every file that is open.
-func (s *Spools) Closed() {
+// RequireClosed fails the test for every file that is open.
+func (s *TempFiles) RequireClosed() {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()

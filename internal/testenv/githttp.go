@@ -18,9 +18,9 @@ import (
 	"testing"
 )
 
-// HTTP says how [ServeHTTP] serves. The zero value is a public server without
+// GitConfig says how [ServeGit] serves. The zero value is a public server without
 // TLS that offers all of protocol version 2.
-type HTTP struct {
+type GitConfig struct {
 	CA     *CA      // serve TLS with a certificate of this authority
 	Names  []string // host names besides localhost and 127.0.0.1
 	Mutual bool     // also require client certificates of CA
@@ -39,16 +39,16 @@ type HTTP struct {
 	Defect *Defect
 }
 
-// A Server is a running Git server.
-type Server struct {
+// A GitServer is a running Git server.
+type GitServer struct {
 	fakeServer
 	URL string // without a slash at its end; the repository is URL/repo.git
 
-	config HTTP
+	config GitConfig
 	repos  map[string]*Repo
 }
 
-// A Request is one request to a [Server].
+// A Request is one request to a [GitServer].
 type Request struct {
 	Method, Path  string // Path with the query
 	Phase         Phase
@@ -59,36 +59,36 @@ type Request struct {
 	Status        int // of the answer, 0 until there is one
 }
 
-// ServeHTTP serves a repository as /repo.git by git upload-pack until the test ends.
-func ServeHTTP(t testing.TB, c HTTP, repo *Repo) *Server {
+// ServeGit serves a repository as /repo.git by git upload-pack until the test ends.
+func ServeGit(t testing.TB, c GitConfig, repo *Repo) *GitServer {
 	t.Helper()
-	return ServeAll(t, c, map[string]*Repo{"repo.git": repo})
+	return ServeRepos(t, c, map[string]*Repo{"repo.git": repo})
 }
 
-// ServeAll is [ServeHTTP] for several repositories, each by its path below the server.
-func ServeAll(t testing.TB, c HTTP, repos map[string]*Repo) *Server {
+// ServeRepos is [ServeGit] for several repositories, each by its path below the server.
+func ServeRepos(t testing.TB, c GitConfig, repos map[string]*Repo) *GitServer {
 	t.Helper()
-	s := &Server{fakeServer: fakeServer{defectState: newDefectState(c.Defect)}, config: c, repos: repos}
-	s.listen(t, s.serve, secured(c.CA, c.Mutual, c.Names), true)
+	s := &GitServer{fakeServer: fakeServer{defectState: newDefectState(c.Defect)}, config: c, repos: repos}
+	s.listen(t, s.serve, tlsConfig(c.CA, c.Mutual, c.Names), true)
 	s.URL = s.Base
 	return s
 }
 
-// Repo returns the URL of the repository that ServeHTTP serves.
-func (s *Server) Repo() string { return s.URL + "/repo.git" }
+// Repo returns the URL of the repository that ServeGit serves.
+func (s *GitServer) Repo() string { return s.URL + "/repo.git" }
 
 // Bytes returns how many bytes of request bodies were received, and how many bytes of successful
 // answers were sent, so far.
-func (s *Server) Bytes() (received, sent int64) { return s.received.Load(), s.bytes.Load() }
+func (s *GitServer) Bytes() (received, sent int64) { return s.received.Load(), s.bytes.Load() }
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+func (s *GitServer) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
 	}
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	phase := s.phaseOf(r, body)
-	w = s.note(w, r, phase, body, true)
+	w = s.record(w, r, phase, body, true)
 	if !s.allowed(r, phase) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="testenv"`)
 		http.Error(w, "credentials wanted", http.StatusUnauthorized)
@@ -96,7 +96,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	s.respond(w, r, phase, func(w http.ResponseWriter, r *http.Request) {
 		if s.config.NoShallow && phase == Advertisement {
-			w = shallowless{w}
+			w = noShallowWriter{w}
 		}
 		if phase == LFSBatch || phase == LFSObject {
 			s.config.LFS.serve(w, r, s.URL, body)
@@ -119,7 +119,7 @@ func newRequest(r *http.Request, phase Phase, body []byte) Request {
 	return q
 }
 
-func (s *Server) phaseOf(r *http.Request, body []byte) Phase {
+func (s *GitServer) phaseOf(r *http.Request, body []byte) Phase {
 	switch {
 	case s.config.LFS != nil && strings.HasSuffix(r.URL.Path, "/info/lfs/objects/batch"):
 		return LFSBatch
@@ -132,19 +132,19 @@ func (s *Server) phaseOf(r *http.Request, body []byte) Phase {
 	case strings.HasSuffix(r.URL.Path, "/git-upload-pack"):
 		return Pack
 	}
-	return Stray
+	return OtherRequest
 }
 
-func (s *Server) allowed(r *http.Request, phase Phase) bool {
+func (s *GitServer) allowed(r *http.Request, phase Phase) bool {
 	want := s.config
 	if lfs := want.LFS; lfs != nil && lfs.Token != "" && (phase == LFSBatch || phase == LFSObject) {
-		return same(r.Header.Get("Authorization"), lfs.Token)
+		return equalSecret(r.Header.Get("Authorization"), lfs.Token)
 	}
 	if want.Allow != nil {
 		return want.Allow(r)
 	}
 	if want.Bearer != "" {
-		return same(r.Header.Get("Authorization"), "Bearer "+want.Bearer)
+		return equalSecret(r.Header.Get("Authorization"), "Bearer "+want.Bearer)
 	}
 	return authorized(r, want.Username, want.Password)
 }
@@ -152,14 +152,14 @@ func (s *Server) allowed(r *http.Request, phase Phase) bool {
 // authorized reports whether a request has this user name and password, or both are "".
 func authorized(r *http.Request, username, password string) bool {
 	user, given, _ := r.BasicAuth()
-	return username == "" && password == "" || same(user, username) && same(given, password)
+	return username == "" && password == "" || equalSecret(user, username) && equalSecret(given, password)
 }
 
-func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+func equalSecret(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
 // backendFor returns the handler of a request of the smart protocol for the
 // repository in the path of r.
-func (s *Server) backendFor(r *http.Request) http.Handler {
+func (s *GitServer) backendFor(r *http.Request) http.Handler {
 	for path, repo := range s.repos {
 		switch rest, _ := strings.CutPrefix(r.URL.Path, "/"+path+"/"); {
 		case r.Method == http.MethodGet && rest == "info/refs" && r.URL.Query().Get("service") == "git-upload-pack":
@@ -173,7 +173,7 @@ func (s *Server) backendFor(r *http.Request) http.Handler {
 
 // uploadPack returns a handler that runs git upload-pack as git http-backend does, with
 // one process fewer.
-func (s *Server) uploadPack(repo *Repo, advertise bool) http.HandlerFunc {
+func (s *GitServer) uploadPack(repo *Repo, advertise bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		protocol := r.Header.Get("Git-Protocol")
 		if s.config.V0 {
@@ -202,8 +202,8 @@ func (s *Server) uploadPack(repo *Repo, advertise bool) http.HandlerFunc {
 // uploadPack writes the answer of git upload-pack to one request. It caches answers
 // of up to 1 MiB, because starting git takes longer than most tests do.
 func uploadPack(ctx context.Context, w io.Writer, repo *Repo, advertise bool, env []string, body []byte) {
-	asked := newQuestion(repo, advertise, env, body)
-	if answer, ok := answers.Load(asked); ok {
+	asked := newRequestDigest(repo, advertise, env, body)
+	if answer, ok := answerCache.Load(asked); ok {
 		w.Write(answer.([]byte))
 		return
 	}
@@ -221,27 +221,27 @@ func uploadPack(ctx context.Context, w io.Writer, repo *Repo, advertise bool, en
 	}
 	var answer bytes.Buffer
 	_, err = io.Copy(io.MultiWriter(w, &answer), out)
-	if err == nil && cmd.Wait() == nil && answer.Len() <= 1<<20 && asked == newQuestion(repo, advertise, env, body) {
-		answers.Store(asked, answer.Bytes())
+	if err == nil && cmd.Wait() == nil && answer.Len() <= 1<<20 && asked == newRequestDigest(repo, advertise, env, body) {
+		answerCache.Store(asked, answer.Bytes())
 	}
 }
 
-// answers caches the answers of git upload-pack by [question].
-var answers sync.Map
+// answerCache caches the answers of git upload-pack by [requestDigest].
+var answerCache sync.Map
 
-// A question is a digest of everything that an answer of git upload-pack depends on.
-type question [sha256.Size]byte
+// A requestDigest is a digest of everything that an answer of git upload-pack depends on.
+type requestDigest [sha256.Size]byte
 
-// newQuestion returns the digest of a request to a repository in its current state.
+// newRequestDigest returns the digest of a request to a repository in its current state.
 // An advertisement of version 2 depends only on the configuration of the repository.
-func newQuestion(repo *Repo, advertise bool, env []string, body []byte) question {
+func newRequestDigest(repo *Repo, advertise bool, env []string, body []byte) requestDigest {
 	var state []byte
 	if advertise && slices.Contains(env, "GIT_PROTOCOL=version=2") {
 		state, _ = os.ReadFile(filepath.Join(repo.Dir, "config"))
 	} else {
 		state = repo.state()
 	}
-	return question(sha256.Sum256(fmt.Appendf(nil, "%v %q %q %q", advertise, env, body, state)))
+	return requestDigest(sha256.Sum256(fmt.Appendf(nil, "%v %q %q %q", advertise, env, body, state)))
 }
 
 // uploadPackConfig returns environment variables that configure what git upload-pack offers.
@@ -253,10 +253,10 @@ func uploadPackConfig(noFilter, noAnyWant bool) []string {
 	}
 }
 
-// A shallowless writer misspells the capability shallow in an advertisement, which
+// A noShallowWriter writer misspells the capability shallow in an advertisement, which
 // is written in one call.
-type shallowless struct{ http.ResponseWriter }
+type noShallowWriter struct{ http.ResponseWriter }
 
-func (s shallowless) Write(b []byte) (int, error) {
+func (s noShallowWriter) Write(b []byte) (int, error) {
 	return s.ResponseWriter.Write(bytes.ReplaceAll(b, []byte("shallow"), []byte("hallows")))
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// GitHub says how [ServeGitHub] serves: one app and its installations.
-type GitHub struct {
+// GitHubConfig says how [ServeGitHub] serves: one app and its installations.
+type GitHubConfig struct {
 	CA    *CA      // issues the certificate of the server
 	Names []string // host names besides localhost and 127.0.0.1
 
@@ -34,7 +34,7 @@ type GitHubServer struct {
 	fakeServer
 	URL string
 
-	config GitHub
+	config GitHubConfig
 	mu     sync.Mutex
 	tokens map[string]time.Time
 	issued int
@@ -42,7 +42,7 @@ type GitHubServer struct {
 
 // ServeGitHub serves the API below / and /api/v3 until the test ends. It issues
 // tokens to clients whose JSON web token is signed with the key of the app.
-func ServeGitHub(t testing.TB, c GitHub) *GitHubServer {
+func ServeGitHub(t testing.TB, c GitHubConfig) *GitHubServer {
 	t.Helper()
 	if c.Now == nil {
 		c.Now = time.Now
@@ -61,8 +61,8 @@ func (s *GitHubServer) Requests() (all []string) {
 	return all
 }
 
-// Answer makes h answer all requests from now on; nil makes the server serve correctly again.
-func (s *GitHubServer) Answer(h http.HandlerFunc) {
+// SetAnswer makes h answer all requests from now on; nil makes the server serve correctly again.
+func (s *GitHubServer) SetAnswer(h http.HandlerFunc) {
 	if h == nil {
 		s.Break(nil)
 		return
@@ -77,7 +77,7 @@ func (s *GitHubServer) Revoke() {
 	clear(s.tokens)
 }
 
-// Allow reports whether r has a valid token. It is for use as [HTTP].Allow.
+// Allow reports whether r has a valid token. It is for use as [GitConfig].Allow.
 func (s *GitHubServer) Allow(r *http.Request) bool {
 	user, token, _ := r.BasicAuth()
 	s.mu.Lock()
@@ -103,14 +103,14 @@ func (s *GitHubServer) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	w = s.note(w, r, "", body, false)
+	w = s.record(w, r, "", body, false)
 	s.respond(w, r, "", func(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, r, strings.TrimPrefix(r.URL.Path, "/api/v3"), body)
 	})
 }
 
 func (s *GitHubServer) answer(w http.ResponseWriter, r *http.Request, path string, body []byte) {
-	if doubt := s.doubt(r); doubt != "" {
+	if doubt := s.tokenError(r); doubt != "" {
 		writeJSON(w, http.StatusUnauthorized, map[string]any{"message": doubt})
 		return
 	}
@@ -151,8 +151,8 @@ func (s *GitHubServer) issue(w http.ResponseWriter, r *http.Request, path string
 	writeJSON(w, http.StatusCreated, map[string]any{"token": token, "expires_at": expires.UTC().Format(time.RFC3339)})
 }
 
-// doubt returns the error message of GitHub for the JSON web token of r, or "" if GitHub accepts it.
-func (s *GitHubServer) doubt(r *http.Request) string {
+// tokenError returns the error message of GitHub for the JSON web token of r, or "" if GitHub accepts it.
+func (s *GitHubServer) tokenError(r *http.Request) string {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	var claims jwt.RegisteredClaims
 	_, err := jwt.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return s.config.Key, nil },

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// SSH says how [ServeSSH] serves.
-type SSH struct {
+// SSHConfig says how [ServeSSH] serves.
+type SSHConfig struct {
 	Users     []ssh.PublicKey // keys that may log in, with any user name
 	HostKeys  []string        // types of host keys; default ed25519, ecdsa, rsa
 	NoEnv     bool            // do not accept GIT_PROTOCOL, so that clients get version 0
@@ -41,7 +41,7 @@ type SSHServer struct {
 	Addr     string // host:port
 	HostKeys []ssh.Signer
 
-	config   SSH
+	config   SSHConfig
 	repos    map[string]*Repo
 	wg       sync.WaitGroup
 	mu       sync.Mutex
@@ -73,7 +73,7 @@ func UserKey(t testing.TB, passphrase string) (identity []byte, public ssh.Publi
 }
 
 // ServeSSH serves repositories, each by its path, over ssh until the test ends.
-func ServeSSH(t testing.TB, c SSH, repos map[string]*Repo) *SSHServer {
+func ServeSSH(t testing.TB, c SSHConfig, repos map[string]*Repo) *SSHServer {
 	t.Helper()
 	s := &SSHServer{config: c, repos: repos}
 	if c.HostKeys == nil {

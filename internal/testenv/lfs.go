@@ -10,13 +10,13 @@ import (
 	"sync"
 )
 
-// The phases of requests for Git LFS to a [Server] with [HTTP].LFS.
+// The phases of requests for Git LFS to a [GitServer] with [GitConfig].LFS.
 const (
 	LFSBatch  Phase = "lfs batch"  // request for links to objects
 	LFSObject Phase = "lfs object" // all others, such as the download of an object
 )
 
-// An LFS is a store of Git LFS objects that a [Server] offers below each of its
+// An LFS is a store of Git LFS objects that a [GitServer] offers below each of its
 // repositories, by the batch API and basic transfers. The zero value is empty
 // and requires the credentials of the server.
 type LFS struct {

@@ -20,10 +20,10 @@ type NGrinder struct {
 	Old            bool
 	GetOnly        bool // clone_and_start accepts only GET
 
-	mu      sync.Mutex
-	started []int64 // ids of the cloned tests; their clones are 1001, 1002 …
-	asked   int
-	stopped []int64
+	mu             sync.Mutex
+	started        []int64 // ids of the cloned tests; their clones are 1001, 1002 …
+	statusRequests int
+	stopped        []int64
 }
 
 // Cloned returns the ids of the tests that were cloned, Stopped those of the clones that
@@ -90,8 +90,8 @@ func (n *NGrinder) clone(w http.ResponseWriter, r *http.Request, id int64) {
 }
 
 func (n *NGrinder) status(w http.ResponseWriter, id int64) {
-	state := n.States[min(n.asked, len(n.States)-1)]
-	n.asked++
+	state := n.States[min(n.statusRequests, len(n.States)-1)]
+	n.statusRequests++
 	if n.Old {
 		writeJSON(w, http.StatusOK, map[string]any{"status": []any{map[string]any{"id": id, "status_id": state, "status_type": state, "name": "a state"}}})
 		return
@@ -106,10 +106,10 @@ type Concord struct {
 	Key    string   // API key
 	States []string // states of a process, one for each status request; the last one is repeated
 
-	mu        sync.Mutex
-	forms     [][][2]string
-	asked     int
-	cancelled []string
+	mu             sync.Mutex
+	forms          [][][2]string
+	statusRequests int
+	cancelled      []string
 }
 
 // Forms returns the names and values of the form fields that each process was
@@ -135,8 +135,8 @@ func (c *Concord) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case ok && rest == "" && r.Method == http.MethodPost:
 		c.start(w, r)
 	case one && c.known(id) && r.Method == http.MethodGet:
-		state := c.States[min(c.asked, len(c.States)-1)]
-		c.asked++
+		state := c.States[min(c.statusRequests, len(c.States)-1)]
+		c.statusRequests++
 		writeJSON(w, http.StatusOK, map[string]any{"instanceId": id, "kind": "DEFAULT", "status": state, "meta": map[string]any{}})
 	case one && c.known(id) && r.Method == http.MethodDelete:
 		c.cancelled = append(c.cancelled, id)

@@ -19,7 +19,7 @@ func InMemory() (end func()) {
 	if os.Getenv("TMPDIR") != "" || !roomInMemory() {
 		return func() {}
 	}
-	dir, err := os.MkdirTemp(memory, "headgate-test")
+	dir, err := os.MkdirTemp(memoryDir, "headgate-test")
 	if err != nil {
 		return func() {}
 	}
@@ -31,5 +31,5 @@ func InMemory() (end func()) {
 	}
 }
 
-// memory is the directory of the in-memory file system of Linux.
-const memory = "/dev/shm"
+// memoryDir is the directory of the in-memory file system of Linux.
+const memoryDir = "/dev/shm"

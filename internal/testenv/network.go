@@ -57,9 +57,9 @@ func Resolve(t testing.TB, name string, answers ...string) {
 	})
 }
 
-// known returns the addresses of a host: none if its lookup is to fail, nil if the host
+// testAddrs returns the addresses of a host: none if its lookup is to fail, nil if the host
 // belongs to the real network. Each call uses up one answer for the name.
-func known(host string) []netip.Addr {
+func testAddrs(host string) []netip.Addr {
 	if ip, err := netip.ParseAddr(host); err == nil && ip.String() != "127.0.0.1" {
 		return []netip.Addr{ip}
 	}
@@ -76,7 +76,7 @@ func known(host string) []netip.Addr {
 }
 
 func lookup(ctx context.Context, family, host string) ([]netip.Addr, error) {
-	switch all := known(host); {
+	switch all := testAddrs(host); {
 	case len(all) > 0:
 		return all, nil
 	case all != nil:
@@ -88,7 +88,7 @@ func lookup(ctx context.Context, family, host string) ([]netip.Addr, error) {
 // dial connects as d does, and tries one address after the other.
 func dial(d *net.Dialer, ctx context.Context, family, addr string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
-	all := known(host)
+	all := testAddrs(host)
 	if err != nil || all == nil {
 		return d.DialContext(ctx, family, addr)
 	}

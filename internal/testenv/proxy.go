@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// Proxy says how [ServeProxy] serves.
-type Proxy struct {
+// ProxyConfig says how [ServeProxy] serves.
+type ProxyConfig struct {
 	Scheme             string // http (default), https or socks5
 	CA                 *CA    // for https
 	Username, Password string // required, unless both are empty
@@ -30,10 +30,10 @@ type Proxy struct {
 type ProxyServer struct {
 	URL string // without credentials
 
-	config    Proxy
+	config    ProxyConfig
 	transport *http.Transport
 	mu        sync.Mutex
-	seen      []string
+	requests  []string
 	certs     int
 	conns     map[net.Conn]bool
 	closed    bool
@@ -41,7 +41,7 @@ type ProxyServer struct {
 }
 
 // ServeProxy runs a proxy until the test ends.
-func ServeProxy(t testing.TB, c Proxy) *ProxyServer {
+func ServeProxy(t testing.TB, c ProxyConfig) *ProxyServer {
 	t.Helper()
 	p := &ProxyServer{config: c, conns: map[net.Conn]bool{}}
 	p.transport = &http.Transport{}
@@ -53,7 +53,7 @@ func ServeProxy(t testing.TB, c Proxy) *ProxyServer {
 		p.wg.Go(func() { p.acceptSOCKS(l) })
 	} else {
 		h := httptest.NewUnstartedServer(http.HandlerFunc(p.serve))
-		h.Config.ErrorLog = quiet
+		h.Config.ErrorLog = discardLogger
 		if c.Scheme == "https" {
 			h.TLS = c.CA.ServerConfig(false)
 			h.TLS.ClientAuth = tls.RequestClientCert // serve counts the requests that have a certificate
@@ -84,18 +84,18 @@ func (p *ProxyServer) Certificates() int {
 	return p.certs
 }
 
-// Seen returns the requests so far: "CONNECT host:port", "GET http://…",
+// Requests returns the requests so far: "CONNECT host:port", "GET http://…",
 // "SOCKS host:port", or "refused" for a request without the right credentials.
-func (p *ProxyServer) Seen() []string {
+func (p *ProxyServer) Requests() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.seen)
+	return slices.Clone(p.requests)
 }
 
-func (p *ProxyServer) note(what string) {
+func (p *ProxyServer) record(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.seen = append(p.seen, what)
+	p.requests = append(p.requests, what)
 }
 
 // track makes the end of the test close conn. It reports false if the test has ended already.
@@ -114,21 +114,21 @@ func (p *ProxyServer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	sent := &http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}
 	if !authorized(sent, p.config.Username, p.config.Password) {
-		p.note("refused")
+		p.record("refused")
 		w.Header().Set("Proxy-Authenticate", `Basic realm="testenv"`)
 		w.WriteHeader(http.StatusProxyAuthRequired)
 		return
 	}
 	if r.Method == http.MethodConnect {
-		p.note("CONNECT " + r.Host)
+		p.record("CONNECT " + r.Host)
 		p.tunnel(w, r)
 		return
 	}
-	p.note(r.Method + " " + r.URL.String())
+	p.record(r.Method + " " + r.URL.String())
 	if to, ok := p.config.Hosts[r.URL.Host]; ok {
 		r.URL.Host = to
 	}
-	(&httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}, Transport: p.transport, ErrorLog: quiet}).ServeHTTP(w, r)
+	(&httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}, Transport: p.transport, ErrorLog: discardLogger}).ServeHTTP(w, r)
 }
 
 func (p *ProxyServer) tunnel(w http.ResponseWriter, r *http.Request) {
@@ -195,7 +195,7 @@ func (p *ProxyServer) acceptSOCKS(l net.Listener) {
 			if err != nil {
 				return
 			}
-			p.note("SOCKS " + addr)
+			p.record("SOCKS " + addr)
 			far, err := p.dial(addr)
 			if err != nil {
 				conn.Write([]byte{5, 4, 0, 1, 0, 0, 0, 0, 0, 0}) // host unreachable
@@ -223,8 +223,8 @@ func (p *ProxyServer) greetSOCKS(conn net.Conn) (addr string, err error) {
 		conn.Write([]byte{5, 2})
 		read(1) // version
 		user, password := string(read(read(1)[0])), string(read(read(1)[0]))
-		if !same(user, p.config.Username) || !same(password, p.config.Password) {
-			p.note("refused")
+		if !equalSecret(user, p.config.Username) || !equalSecret(password, p.config.Password) {
+			p.record("refused")
 			conn.Write([]byte{1, 1})
 			return "", errors.New("refused")
 		}

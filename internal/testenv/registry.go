@@ -55,23 +55,23 @@ type RegistryConfig struct {
 type Registry struct {
 	fakeServer
 
-	t       testing.TB
-	config  RegistryConfig
-	inner   http.Handler
-	mu      sync.Mutex
-	planted map[string]plant
-	tokens  map[string]int // how often each token was used
+	t         testing.TB
+	config    RegistryConfig
+	inner     http.Handler
+	mu        sync.Mutex
+	overrides map[string]override
+	tokens    map[string]int // how often each token was used
 }
 
 // StartRegistry runs a registry until the test ends.
 func StartRegistry(t testing.TB, c RegistryConfig) *Registry {
 	t.Helper()
 	g := &Registry{
-		fakeServer: fakeServer{defectState: newDefectState(c.Defect), odd: swells, refuse: refuseOCI}, t: t, config: c,
-		inner:   registry.New(registry.Logger(quiet), registry.WithReferrersSupport(true)),
-		planted: map[string]plant{}, tokens: map[string]int{},
+		fakeServer: fakeServer{defectState: newDefectState(c.Defect), defectHandler: serveRegistryDefect, refuse: refuseOCI}, t: t, config: c,
+		inner:     registry.New(registry.Logger(discardLogger), registry.WithReferrersSupport(true)),
+		overrides: map[string]override{}, tokens: map[string]int{},
 	}
-	g.listen(t, g.serve, secured(c.CA, c.Mutual, c.Names), true)
+	g.listen(t, g.serve, tlsConfig(c.CA, c.Mutual, c.Names), true)
 	return g
 }
 
@@ -87,7 +87,7 @@ func (g *Registry) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	w = g.note(w, r, phase, body, phase == GetBlob)
+	w = g.record(w, r, phase, body, phase == GetBlob)
 	if phase != GetToken && !g.allowed(r, phase) {
 		g.challenge(w, r, phase)
 		return
@@ -97,7 +97,7 @@ func (g *Registry) serve(w http.ResponseWriter, r *http.Request) {
 
 // answer serves one request correctly.
 func (g *Registry) answer(w http.ResponseWriter, r *http.Request, phase Phase) {
-	if g.servePlanted(w, r) {
+	if g.serveOverride(w, r) {
 		return
 	}
 	switch phase {
@@ -112,12 +112,14 @@ func (g *Registry) answer(w http.ResponseWriter, r *http.Request, phase Phase) {
 	case PutBlob, HeadBlob, GetBlob, Ping:
 		g.inner.ServeHTTP(w, r)
 	default:
-		replay(w, g.ask(r)) // the inner registry holds a lock while it writes
+		replay(w, g.innerAnswer(r)) // the inner registry holds a lock while it writes
 	}
 }
 
-// ask returns the answer of the inner registry.
-func (g *Registry) ask(r *http.Request) *httptest.ResponseRecorder { return recorded(g.inner, r) }
+// innerAnswer returns the answer of the inner registry.
+func (g *Registry) innerAnswer(r *http.Request) *httptest.ResponseRecorder {
+	return recordAnswer(g.inner, r)
+}
 
 // registryPhases maps requests to phases by a part of the path and, unless it is "",
 // the method. The first match decides.
@@ -145,9 +147,9 @@ func registryPhase(r *http.Request) Phase {
 	return Ping
 }
 
-// swells serves the defect [Swell] of a registry.
-func swells(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
-	d.swell(w, recorded(next, r), []byte(`{"schemaVersion":2,"annotations":{"a":"`))
+// serveRegistryDefect serves the defect [OversizedBody] of a registry.
+func serveRegistryDefect(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
+	d.writeOversized(w, recordAnswer(next, r), []byte(`{"schemaVersion":2,"annotations":{"a":"`))
 }
 
 // refuseOCI answers with an error in the format of a registry.
@@ -170,7 +172,7 @@ func (g *Registry) listTags(w http.ResponseWriter, r *http.Request) {
 	}
 	inner := r.Clone(r.Context())
 	inner.URL.RawQuery = query.Encode()
-	rec := g.ask(inner)
+	rec := g.innerAnswer(inner)
 	var list struct {
 		Name string   `json:"name"`
 		Tags []string `json:"tags"`
@@ -195,7 +197,7 @@ func (g *Registry) listReferrers(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var list ocispec.Index
-	rec := g.ask(r)
+	rec := g.innerAnswer(r)
 	if rec.Code != http.StatusOK || json.Unmarshal(rec.Body.Bytes(), &list) != nil {
 		list.SchemaVersion, list.MediaType = 2, ocispec.MediaTypeImageIndex // a manifest that does not exist has no referrers
 	}
@@ -224,7 +226,7 @@ func (g *Registry) putManifest(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(text))
-	rec := g.ask(r)
+	rec := g.innerAnswer(r)
 	var m ocispec.Manifest
 	if json.Unmarshal(text, &m) == nil && m.Subject != nil && !g.config.NoReferrers {
 		rec.Header().Set("OCI-Subject", m.Subject.Digest.String())
@@ -234,7 +236,7 @@ func (g *Registry) putManifest(w http.ResponseWriter, r *http.Request) {
 
 // stored returns the media type and content of the manifest at a path, "" and nil if there is none.
 func (g *Registry) stored(path string) (mediaType string, content []byte) {
-	rec := g.ask(httptest.NewRequest(http.MethodGet, path, nil))
+	rec := g.innerAnswer(httptest.NewRequest(http.MethodGet, path, nil))
 	if rec.Code != http.StatusOK {
 		return "", nil
 	}
@@ -281,18 +283,18 @@ func (g *Registry) allowed(r *http.Request, phase Phase) bool {
 	case c.Allow != nil:
 		return c.Allow(r)
 	case c.Bearer != nil:
-		return g.admits(r.Header.Get("Authorization"), r, phase)
+		return g.useToken(r.Header.Get("Authorization"), r, phase)
 	default:
 		return authorized(r, c.Username, c.Password)
 	}
 }
 
-// admits reports whether the token in an Authorization header is valid for a request,
+// useToken reports whether the token in an Authorization header is valid for a request,
 // and counts its use.
-func (g *Registry) admits(header string, r *http.Request, phase Phase) bool {
+func (g *Registry) useToken(header string, r *http.Request, phase Phase) bool {
 	token, ok := strings.CutPrefix(header, "Bearer ")
 	key, rest, _ := strings.Cut(token, ".")
-	if !ok || !same(key, tokenKey) {
+	if !ok || !equalSecret(key, tokenKey) {
 		return false
 	}
 	encoded, _, _ := strings.Cut(rest, ".")
@@ -353,7 +355,7 @@ func (g *Registry) issue(w http.ResponseWriter, r *http.Request) {
 		scopes = strings.Join(r.URL.Query()["scope"], " ")
 	}
 	anonymous := b.Anonymous && r.Method == http.MethodGet && r.Header.Get("Authorization") == ""
-	switch known := g.grants(r); {
+	switch known := g.validCredentials(r); {
 	case !known && !anonymous:
 		refuseOCI(w, r, http.StatusUnauthorized, "authentication required")
 		return
@@ -364,11 +366,11 @@ func (g *Registry) issue(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"token": token, "access_token": token, "expires_in": 300})
 }
 
-// grants reports whether a request for a token has valid credentials.
-func (g *Registry) grants(r *http.Request) bool {
+// validCredentials reports whether a request for a token has valid credentials.
+func (g *Registry) validCredentials(r *http.Request) bool {
 	if r.Method == http.MethodGet {
 		return g.config.Username != "" && authorized(r, g.config.Username, g.config.Password)
 	}
 	refresh := g.config.Bearer.IdentityToken
-	return refresh != "" && r.FormValue("grant_type") == "refresh_token" && same(r.FormValue("refresh_token"), refresh)
+	return refresh != "" && r.FormValue("grant_type") == "refresh_token" && equalSecret(r.FormValue("refresh_token"), refresh)
 }

@@ -59,8 +59,8 @@ type Index struct {
 	Subject      *ocispec.Descriptor
 }
 
-// empty is the config of a [Manifest] whose Config is nil.
-var empty = Blob{MediaType: ocispec.MediaTypeEmptyJSON, Data: []byte("{}")}
+// emptyConfig is the config of a [Manifest] whose Config is nil.
+var emptyConfig = Blob{MediaType: ocispec.MediaTypeEmptyJSON, Data: []byte("{}")}
 
 // Push stores a manifest with its blobs in a repository and, unless tag is "",
 // tags it. It makes no request to the server: it needs no credentials, and defects
@@ -69,7 +69,7 @@ func (g *Registry) Push(repo, tag string, m Manifest) ocispec.Descriptor {
 	g.t.Helper()
 	config := m.Config
 	if config == nil {
-		config = &empty
+		config = &emptyConfig
 	}
 	out := ocispec.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: m.MediaType, ArtifactType: m.ArtifactType,
@@ -111,13 +111,13 @@ func (g *Registry) PushRaw(repo, tag, mediaType string, text []byte) ocispec.Des
 	g.put("/v2/"+repo+"/manifests/"+tag, http.MethodPut, mediaType, text)
 	var m ocispec.Manifest
 	if g.config.NoReferrers && json.Unmarshal(text, &m) == nil && m.Subject != nil {
-		g.refer(repo, m, d)
+		g.addReferrer(repo, m, d)
 	}
 	return d
 }
 
-// refer adds d to the index under the referrers tag of m.Subject.
-func (g *Registry) refer(repo string, m ocispec.Manifest, d ocispec.Descriptor) {
+// addReferrer adds d to the index under the referrers tag of m.Subject.
+func (g *Registry) addReferrer(repo string, m ocispec.Manifest, d ocispec.Descriptor) {
 	g.t.Helper()
 	tag := strings.ReplaceAll(m.Subject.Digest.String(), ":", "-")
 	var x ocispec.Index
@@ -157,7 +157,7 @@ func (g *Registry) put(path, method, mediaType string, content []byte) {
 	g.t.Helper()
 	r := httptest.NewRequest(method, path, bytes.NewReader(content))
 	r.Header.Set("Content-Type", mediaType)
-	if rec := g.ask(r); rec.Code/100 != 2 {
+	if rec := g.innerAnswer(r); rec.Code/100 != 2 {
 		g.t.Fatalf("%s %s: %d %s", method, path, rec.Code, rec.Body)
 	}
 }
@@ -169,16 +169,16 @@ func (g *Registry) json(v any) []byte {
 	return text
 }
 
-// A plant is content that is served under a reference that may not match it.
-type plant struct {
+// An override is content that is served under a reference that may not match it.
+type override struct {
 	mediaType string
 	content   []byte
 	digest    string
 }
 
-// Plant makes the registry serve content, whatever its digest, for a reference of a
+// Override makes the registry serve content, whatever its digest, for a reference of a
 // repository: the tag or digest of a manifest or, if blob is true, the digest of a blob.
-func (g *Registry) Plant(repo, reference string, blob bool, mediaType string, content []byte) {
+func (g *Registry) Override(repo, reference string, blob bool, mediaType string, content []byte) {
 	kind, claim := "manifests", digest.FromBytes(content).String()
 	if blob {
 		kind = "blobs"
@@ -188,13 +188,13 @@ func (g *Registry) Plant(repo, reference string, blob bool, mediaType string, co
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.planted[fmt.Sprintf("/v2/%s/%s/%s", repo, kind, reference)] = plant{mediaType, content, claim}
+	g.overrides[fmt.Sprintf("/v2/%s/%s/%s", repo, kind, reference)] = override{mediaType, content, claim}
 }
 
-// servePlanted answers with planted content, and reports whether there is any.
-func (g *Registry) servePlanted(w http.ResponseWriter, r *http.Request) bool {
+// serveOverride answers with an override, and reports whether there is any.
+func (g *Registry) serveOverride(w http.ResponseWriter, r *http.Request) bool {
 	g.mu.Lock()
-	p, ok := g.planted[r.URL.Path]
+	p, ok := g.overrides[r.URL.Path]
 	g.mu.Unlock()
 	if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
@@ -217,38 +217,38 @@ const (
 // TarGzip returns a layer with the files of tree, compressed with gzip.
 func TarGzip(t testing.TB, tree fstest.MapFS) Blob {
 	t.Helper()
-	return Blob{MediaType: LayerTarGzip, Data: Gzip(t, Tar(t, Entries(tree)...))}
+	return Blob{MediaType: LayerTarGzip, Data: Gzip(t, Tar(t, TarEntries(tree)...))}
 }
 
 // TarPlain returns a layer with the files of tree, not compressed.
 func TarPlain(t testing.TB, tree fstest.MapFS) Blob {
 	t.Helper()
-	return Blob{MediaType: LayerTar, Data: Tar(t, Entries(tree)...)}
+	return Blob{MediaType: LayerTar, Data: Tar(t, TarEntries(tree)...)}
 }
 
-// An Entry is one entry of a tar archive.
-type Entry struct {
+// An TarEntry is one entry of a tar archive.
+type TarEntry struct {
 	tar.Header        // Size 0 means the length of Data
 	Data       []byte // may be shorter than Size says
 }
 
-// Entries returns the entries of the files of tree, in the order of their names.
-func Entries(tree fstest.MapFS) []Entry {
-	var list []Entry
+// TarEntries returns the entries of the files of tree, in the order of their names.
+func TarEntries(tree fstest.MapFS) []TarEntry {
+	var list []TarEntry
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		f := tree[name]
 		mode := int64(f.Mode.Perm())
 		if mode == 0 {
 			mode = 0o644
 		}
-		list = append(list, Entry{tar.Header{Name: name, Mode: mode, Typeflag: tar.TypeReg}, f.Data})
+		list = append(list, TarEntry{tar.Header{Name: name, Mode: mode, Typeflag: tar.TypeReg}, f.Data})
 	}
 	return list
 }
 
 // Tar returns a tar archive. If the Data of an entry is shorter than its Size, the
 // archive is truncated after that Data.
-func Tar(t testing.TB, entries ...Entry) []byte {
+func Tar(t testing.TB, entries ...TarEntry) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

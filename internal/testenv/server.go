@@ -25,8 +25,8 @@ type fakeServer struct {
 	bytes    atomic.Int64 // of content sent
 	received atomic.Int64 // bytes of request bodies
 
-	refuse func(w http.ResponseWriter, r *http.Request, status int, message string)
-	odd    func(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) // serves the defects Endless, Loop and Swell
+	refuse        func(w http.ResponseWriter, r *http.Request, status int, message string)
+	defectHandler func(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) // serves the defects EndlessList, PageLoop and OversizedBody
 
 	mu       sync.Mutex
 	requests []*Request
@@ -37,7 +37,7 @@ type fakeServer struct {
 func (k *fakeServer) listen(t testing.TB, serve http.HandlerFunc, c *tls.Config, http2 bool) {
 	t.Helper()
 	h := httptest.NewUnstartedServer(serve)
-	h.Config.ErrorLog = quiet
+	h.Config.ErrorLog = discardLogger
 	if c != nil {
 		h.TLS, h.EnableHTTP2 = c, http2
 		h.StartTLS()
@@ -52,9 +52,9 @@ func (k *fakeServer) listen(t testing.TB, serve http.HandlerFunc, c *tls.Config,
 	})
 }
 
-// secured returns the TLS configuration of [CA.ServerConfig], or nil without an
+// tlsConfig returns the TLS configuration of [CA.ServerConfig], or nil without an
 // authority.
-func secured(ca *CA, mutual bool, names []string) *tls.Config {
+func tlsConfig(ca *CA, mutual bool, names []string) *tls.Config {
 	if ca == nil {
 		return nil
 	}
@@ -96,38 +96,38 @@ func (k *fakeServer) Reset() {
 	k.received.Store(0)
 }
 
-// note records a request, and returns a writer of its answer that records the
+// record records a request, and returns a writer of its answer that records the
 // status and, if content is true, counts the bytes of a successful answer.
-func (k *fakeServer) note(w http.ResponseWriter, r *http.Request, phase Phase, body []byte, content bool) http.ResponseWriter {
+func (k *fakeServer) record(w http.ResponseWriter, r *http.Request, phase Phase, body []byte, content bool) http.ResponseWriter {
 	q := newRequest(r, phase, body)
 	k.received.Add(int64(len(body)))
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.requests = append(k.requests, &q)
-	return &notingWriter{w, k, &q, content}
+	return &recordingWriter{w, k, &q, content}
 }
 
-// A notingWriter records the status of an answer, and the bytes of its content.
-type notingWriter struct {
+// A recordingWriter records the status of an answer, and the bytes of its content.
+type recordingWriter struct {
 	http.ResponseWriter
 	fakeServer *fakeServer
-	of         *Request
+	request    *Request
 	content    bool
 }
 
-func (w *notingWriter) WriteHeader(code int) {
+func (w *recordingWriter) WriteHeader(code int) {
 	w.status(code)
 	w.ResponseWriter.WriteHeader(code)
 }
 
-func (w *notingWriter) status(code int) int {
+func (w *recordingWriter) status(code int) int {
 	w.fakeServer.mu.Lock()
 	defer w.fakeServer.mu.Unlock()
-	w.of.Status = cmp.Or(w.of.Status, code)
-	return w.of.Status
+	w.request.Status = cmp.Or(w.request.Status, code)
+	return w.request.Status
 }
 
-func (w *notingWriter) Write(b []byte) (int, error) {
+func (w *recordingWriter) Write(b []byte) (int, error) {
 	if w.status(http.StatusOK) < http.StatusBadRequest && w.content {
 		w.fakeServer.bytes.Add(int64(len(b))) // counted before a client can receive them
 	}
@@ -135,7 +135,7 @@ func (w *notingWriter) Write(b []byte) (int, error) {
 }
 
 // Unwrap returns the underlying writer for [http.ResponseController].
-func (w *notingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *recordingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // bodyOf returns the body of a request, at most 1 MiB, and replaces it by a copy so
 // that it can be read again.
@@ -147,7 +147,7 @@ func bodyOf(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 
 // respond answers a request of a phase with next, unless the defect applies to it.
 func (k *fakeServer) respond(w http.ResponseWriter, r *http.Request, phase Phase, next http.HandlerFunc) {
-	met := k.met(phase)
+	met := k.defectFor(phase)
 	if met == nil {
 		next(w, r)
 		return
@@ -164,19 +164,19 @@ func (k *fakeServer) respond(w http.ResponseWriter, r *http.Request, phase Phase
 	case Leak:
 		maps.Copy(w.Header(), d.Header)
 		k.refuse(w, r, cmp.Or(d.Status, http.StatusBadRequest), "cannot serve "+strings.Join(credentialsOf(r), ", "))
-	case Endless, Loop, Swell:
-		k.odd(w, r, d, next)
+	case EndlessList, PageLoop, OversizedBody:
+		k.defectHandler(w, r, d, next)
 	case End:
-		next(&unsized{k.spoil(w, r, d)}, r)
+		next(&unsizedWriter{k.newFaultyResponse(w, r, d)}, r)
 	default:
-		next(k.spoil(w, r, d), r)
+		next(k.newFaultyResponse(w, r, d), r)
 	}
 }
 
-// unsized removes the Content-Length from an answer.
-type unsized struct{ http.ResponseWriter }
+// unsizedWriter removes the Content-Length from an answer.
+type unsizedWriter struct{ http.ResponseWriter }
 
-func (w *unsized) WriteHeader(code int) {
+func (w *unsizedWriter) WriteHeader(code int) {
 	w.Header().Del("Content-Length")
 	w.ResponseWriter.WriteHeader(code)
 }
@@ -216,15 +216,15 @@ func replay(w http.ResponseWriter, rec *httptest.ResponseRecorder) {
 	w.Write(rec.Body.Bytes())
 }
 
-// recorded returns the answer of h to r.
-func recorded(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+// recordAnswer returns the answer of h to r.
+func recordAnswer(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, r)
 	return rec
 }
 
-// swell answers with the status and header of rec, then begin, then d.After more bytes.
-func (d *Defect) swell(w http.ResponseWriter, rec *httptest.ResponseRecorder, begin []byte) {
+// writeOversized answers with the status and header of rec, then begin, then d.After more bytes.
+func (d *Defect) writeOversized(w http.ResponseWriter, rec *httptest.ResponseRecorder, begin []byte) {
 	maps.Copy(w.Header(), rec.Header())
 	w.Header().Del("Content-Length")
 	w.WriteHeader(rec.Code)

@@ -67,8 +67,8 @@ type StoreConfig struct {
 // A Store is a running object store. It holds objects in memory, and verifies
 // signatures and tokens. Its token service or authority is at [Store.Base].
 //
-// It supports all defects: [Loop] serves empty pages that all have the same page
-// token, [Endless] serves pages of new objects without end, and [Swell] serves a
+// It supports all defects: [PageLoop] serves empty pages that all have the same page
+// token, [EndlessList] serves pages of new objects without end, and [OversizedBody] serves a
 // page or content that does not end.
 type Store struct {
 	fakeServer
@@ -80,23 +80,23 @@ type Store struct {
 
 	mu      sync.Mutex
 	buckets map[string]*StoreBucket
-	issued  map[string]*session // by access key or token
-	proofs  []string            // received signatures and assertions
+	issued  map[string]*credential // by access key or token
+	proofs  []string               // received signatures and assertions
 }
 
 // A dialect implements the protocol of one vendor.
 type dialect struct {
-	route  func(s *Store, r *http.Request) (phase Phase, bucket, key string)
-	verify func(s *Store, r *http.Request, body []byte, phase Phase) *refusal // nil to serve the request
-	other  func(s *Store, w http.ResponseWriter, r *http.Request, phase Phase)
-	page   func(s *Store, w http.ResponseWriter, r *http.Request, p storePage)
-	header func(h http.Header, o StoredObject)
-	refuse func(w http.ResponseWriter, r *http.Request, e *refusal)
-	codes  map[int]string // error codes by status; -404 is for a missing bucket, if it differs
+	route     func(s *Store, r *http.Request) (phase Phase, bucket, key string)
+	verify    func(s *Store, r *http.Request, body []byte, phase Phase) *refusal // nil to serve the request
+	serveAuth func(s *Store, w http.ResponseWriter, r *http.Request, phase Phase)
+	page      func(s *Store, w http.ResponseWriter, r *http.Request, p storePage)
+	header    func(h http.Header, o StoredObject)
+	refuse    func(w http.ResponseWriter, r *http.Request, e *refusal)
+	codes     map[int]string // error codes by status; -404 is for a missing bucket, if it differs
 }
 
-// A session is a credential that was issued.
-type session struct {
+// A credential is a credential that was issued.
+type credential struct {
 	secret, token string
 	expires       time.Time
 }
@@ -111,15 +111,15 @@ type refusal struct {
 
 func (d dialect) start(t testing.TB, c StoreConfig, http2 bool) *Store {
 	t.Helper()
-	s := &Store{fakeServer: fakeServer{defectState: newDefectState(c.Defect)}, config: c, dialect: d, buckets: map[string]*StoreBucket{}, issued: map[string]*session{}}
-	s.odd, s.fakeServer.refuse = s.misbehave, func(w http.ResponseWriter, r *http.Request, status int, message string) {
+	s := &Store{fakeServer: fakeServer{defectState: newDefectState(c.Defect)}, config: c, dialect: d, buckets: map[string]*StoreBucket{}, issued: map[string]*credential{}}
+	s.defectHandler, s.fakeServer.refuse = s.serveDefect, func(w http.ResponseWriter, r *http.Request, status int, message string) {
 		d.refuse(w, r, &refusal{status: status, code: "UnknownError", message: message})
 	}
 	names := slices.Clone(c.Names)
 	for _, name := range c.Names {
 		names = append(names, "*."+name)
 	}
-	s.listen(t, s.serve, secured(c.CA, c.Mutual, names), http2)
+	s.listen(t, s.serve, tlsConfig(c.CA, c.Mutual, names), http2)
 	s.URL = s.Base
 	return s
 }
@@ -130,7 +130,7 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	w = s.note(w, r, phase, body, phase == GetObject)
+	w = s.record(w, r, phase, body, phase == GetObject)
 	w.Header().Set("X-Amz-Request-Id", rand.Text())
 	w.Header().Set("Date", s.now().UTC().Format(http.TimeFormat))
 	data := phase == ListObjects || phase == GetObject
@@ -146,15 +146,15 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 		s.mu.Unlock()
 		switch {
 		case !data:
-			s.other(s, w, r, phase)
+			s.serveAuth(s, w, r, phase)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			s.dialect.refuse(w, r, &refusal{status: 405, code: "MethodNotAllowed", message: "The specified method is not allowed against this resource."})
 		case b == nil:
 			s.dialect.refuse(w, r, &refusal{status: 404, code: cmp.Or(s.codes[-404], s.codes[404]), message: "The specified bucket does not exist"})
 		case phase == ListObjects:
-			b.list(w, r)
+			b.servePage(w, r)
 		default:
-			b.give(w, r, key)
+			b.serveObject(w, r, key)
 		}
 	}
 	s.respond(w, r, phase, well)
@@ -162,10 +162,10 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 
 // issue returns a new credential that is valid for an hour. It stores it by id, or by
 // its token if id is "".
-func (s *Store) issue(id string) *session {
+func (s *Store) issue(id string) *credential {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := &session{token: rand.Text(), expires: s.now().Add(time.Hour)}
+	k := &credential{token: rand.Text(), expires: s.now().Add(time.Hour)}
 	if id != "" {
 		k.secret = rand.Text()
 	}
@@ -173,17 +173,17 @@ func (s *Store) issue(id string) *session {
 	return k
 }
 
-// use returns the credential issued as id, whether there is one, and whether it is
+// findCredential returns the credential issued as id, whether there is one, and whether it is
 // still valid.
-func (s *Store) use(id string) (k *session, known, good bool) {
+func (s *Store) findCredential(id string) (k *credential, known, good bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k = s.issued[id]
 	return k, k != nil, k != nil && s.now().Before(k.expires)
 }
 
-// proved records a signature or assertion, which clients must not disclose, for [Store.Issued].
-func (s *Store) proved(proof string) {
+// recordProof records a signature or assertion, which clients must not disclose, for [Store.Issued].
+func (s *Store) recordProof(proof string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.proofs = append(s.proofs, proof)
@@ -194,7 +194,7 @@ func (s *Store) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, k := range s.issued {
-		s.issued[id] = &session{secret: k.secret, token: k.token}
+		s.issued[id] = &credential{secret: k.secret, token: k.token}
 	}
 }
 
@@ -217,10 +217,10 @@ type StoreBucket struct {
 	store *Store
 	name  string
 
-	mu      sync.Mutex
-	objects map[string]StoredObject
-	listed  []string // sorted keys of the listing, nil if they have to be computed
-	last    int64    // last generation
+	mu         sync.Mutex
+	objects    map[string]StoredObject
+	listed     []string // sorted keys of the listing, nil if they have to be computed
+	generation int64    // last generation
 }
 
 // A StoredObject is an object of a [StoreBucket].
@@ -232,7 +232,7 @@ type StoredObject struct {
 
 	etag                 string // without quotes
 	generation, revision int64
-	since                time.Time
+	modified             time.Time
 }
 
 // Bucket returns the bucket with a name. It creates the bucket if there is none.
@@ -241,7 +241,7 @@ func (s *Store) Bucket(name string) *StoreBucket {
 	defer s.mu.Unlock()
 	b := s.buckets[name]
 	if b == nil {
-		b = &StoreBucket{store: s, name: name, objects: map[string]StoredObject{}, last: 1_790_000_000_000_000}
+		b = &StoreBucket{store: s, name: name, objects: map[string]StoredObject{}, generation: 1_790_000_000_000_000}
 		s.buckets[name] = b
 	}
 	return b
@@ -260,9 +260,9 @@ func (b *StoreBucket) PutObject(key string, o StoredObject) (etag string) {
 }
 
 func (b *StoreBucket) put(key string, o StoredObject) string {
-	b.last++
+	b.generation++
 	sum := md5.Sum([]byte(o.Content))
-	o.generation, o.revision, o.since, o.etag = b.last, 1, time.Now(), hex.EncodeToString(sum[:])
+	o.generation, o.revision, o.modified, o.etag = b.generation, 1, time.Now(), hex.EncodeToString(sum[:])
 	b.objects[key], b.listed = o, nil
 	return o.etag
 }
@@ -319,8 +319,8 @@ type storePage struct {
 	objects                     []StoredObject
 }
 
-// list answers a request for a page.
-func (b *StoreBucket) list(w http.ResponseWriter, r *http.Request) {
+// servePage answers a request for a page.
+func (b *StoreBucket) servePage(w http.ResponseWriter, r *http.Request) {
 	query, c := r.URL.Query(), &b.store.config
 	p := storePage{bucket: b.name, prefix: query.Get("prefix"), size: 1000, token: cmp.Or(query.Get("continuation-token"), query.Get("pageToken"), query.Get("marker"))}
 	for _, text := range []string{query.Get("max-keys"), query.Get("maxResults"), query.Get("maxresults"), strconv.Itoa(c.PageSize)} {
@@ -377,8 +377,8 @@ func (b *StoreBucket) names() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// give answers a request for an object.
-func (b *StoreBucket) give(w http.ResponseWriter, r *http.Request, key string) {
+// serveObject answers a request for an object.
+func (b *StoreBucket) serveObject(w http.ResponseWriter, r *http.Request, key string) {
 	b.mu.Lock()
 	o, ok := b.objects[key]
 	b.mu.Unlock()
@@ -442,8 +442,8 @@ func (d dialect) failure(status int, code, message string) *Defect {
 	return &Defect{Do: Answer, Status: status, Header: rec.Header(), Body: rec.Body.String()}
 }
 
-// Without returns a defect that makes a server ignore these request headers.
-func Without(headers ...string) *Defect {
+// IgnoreHeaders returns a defect that makes a server ignore these request headers.
+func IgnoreHeaders(headers ...string) *Defect {
 	return &Defect{Do: Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		for _, name := range headers {
 			r.Header.Del(name)
@@ -452,10 +452,10 @@ func Without(headers ...string) *Defect {
 	}}
 }
 
-// With returns a defect that sets a header of answers, or removes it if value is "".
-func With(header, value string) *Defect {
+// SetHeader returns a defect that sets a header of answers, or removes it if value is "".
+func SetHeader(header, value string) *Defect {
 	return &Defect{Do: Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		rec := recorded(next, r)
+		rec := recordAnswer(next, r)
 		maps.Copy(w.Header(), rec.Header())
 		if w.Header().Set(header, value); value == "" {
 			w.Header().Del(header)
@@ -466,22 +466,22 @@ func With(header, value string) *Defect {
 	}}
 }
 
-// misbehave serves the defects [Loop], [Endless] and [Swell]. Swell adds to the
+// serveDefect serves the defects [PageLoop], [EndlessList] and [OversizedBody]. Swell adds to the
 // document before its end, so that the document is never complete.
-func (s *Store) misbehave(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
-	if d.Do == Swell {
-		rec := recorded(next, r)
+func (s *Store) serveDefect(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
+	if d.Do == OversizedBody {
+		rec := recordAnswer(next, r)
 		text, kind := rec.Body.Bytes(), rec.Header().Get("Content-Type")
 		if end := bytes.LastIndex(text, []byte("</")); end >= 0 && strings.HasSuffix(kind, "xml") {
 			text = text[:end]
 		} else if strings.Contains(kind, "json") {
 			text = []byte(`{"items":[{"name":"`)
 		}
-		d.swell(w, rec, text)
+		d.writeOversized(w, rec, text)
 		return
 	}
 	p := storePage{bucket: "app", prefix: r.URL.Query().Get("prefix"), size: 1000, next: "again"}
-	if d.Do == Endless {
+	if d.Do == EndlessList {
 		p.next = rand.Text()
 		p.names, p.objects = []string{p.prefix + p.next + "-0", p.prefix + p.next + "-1"}, []StoredObject{{etag: "0", generation: 1}, {etag: "0", generation: 1}}
 	}

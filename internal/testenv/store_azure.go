@@ -32,7 +32,7 @@ func AzureFailure(status int, code, message string) *Defect {
 	return azureDialect.failure(status, code, message)
 }
 
-var azureDialect = dialect{route: routeAzure, verify: verifyAzure, other: azureAuthority, page: pageAzure, header: headerAzure, refuse: refuseAzure,
+var azureDialect = dialect{route: routeAzure, verify: verifyAzure, serveAuth: azureAuthority, page: pageAzure, header: headerAzure, refuse: refuseAzure,
 	codes: map[int]string{-404: "ContainerNotFound", 404: "BlobNotFound", 409: "BlobArchived", 412: "ConditionNotMet", 416: "InvalidRange"}}
 
 func routeAzure(s *Store, r *http.Request) (phase Phase, container, blob string) {
@@ -58,7 +58,7 @@ func etagAzure(o StoredObject) string { return fmt.Sprintf("0x8D%013X", o.genera
 
 func headerAzure(h http.Header, o StoredObject) {
 	h.Set("ETag", `"`+etagAzure(o)+`"`)
-	h.Set("Last-Modified", o.since.UTC().Format(http.TimeFormat))
+	h.Set("Last-Modified", o.modified.UTC().Format(http.TimeFormat))
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("X-Ms-Blob-Type", "BlockBlob")
 }
@@ -121,7 +121,7 @@ func verifyAzure(s *Store, r *http.Request, _ []byte, phase Phase) *refusal {
 	case way == "SharedKey" && c.Key != "":
 		return s.verifyKey(r, given)
 	case way == "Bearer" && issues:
-		if _, _, good := s.use(given); good || c.Token != "" && same(given, c.Token) {
+		if _, _, good := s.findCredential(given); good || c.Token != "" && equalSecret(given, c.Token) {
 			return nil
 		}
 		return &refusal{status: 401, code: "InvalidAuthenticationInfo", message: "Server failed to authenticate the request."}
@@ -166,7 +166,7 @@ func (s *Store) verifyKey(r *http.Request, given string) *refusal {
 	key, _ := base64.StdEncoding.DecodeString(s.config.Key)
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte(strings.Join(lines, "\n")))
-	if want := s.config.Account + ":" + base64.StdEncoding.EncodeToString(h.Sum(nil)); !same(given, want) {
+	if want := s.config.Account + ":" + base64.StdEncoding.EncodeToString(h.Sum(nil)); !equalSecret(given, want) {
 		return unauthenticated("The MAC signature found in the HTTP request '" + given + "' is not the same as any computed signature.")
 	}
 	return nil
@@ -177,7 +177,7 @@ func (s *Store) verifyKey(r *http.Request, given string) *refusal {
 func (s *Store) verifySAS(query url.Values, phase Phase) *refusal {
 	want, _ := url.ParseQuery(s.config.SAS)
 	for name := range want {
-		if !same(query.Get(name), want.Get(name)) {
+		if !equalSecret(query.Get(name), want.Get(name)) {
 			return unauthenticated("Signature did not match.")
 		}
 	}
@@ -207,7 +207,7 @@ func azureAuthority(s *Store, w http.ResponseWriter, r *http.Request, phase Phas
 		refuse(400, "unauthorized_client", "AADSTS700016: Application was not found in the directory.")
 	case !strings.Contains(" "+r.PostFormValue("scope")+" ", " https://storage.azure.com/.default "):
 		refuse(400, "invalid_scope", "AADSTS70011: The provided value for the input parameter 'scope' is not valid.")
-	case !(c.Secret != "" && same(r.PostFormValue("client_secret"), c.Secret)) && !s.asserted(r.PostFormValue("client_assertion")):
+	case !(c.Secret != "" && equalSecret(r.PostFormValue("client_secret"), c.Secret)) && !s.validAssertion(r.PostFormValue("client_assertion")):
 		refuse(401, "invalid_client", "AADSTS7000215: Invalid client secret provided.")
 	default:
 		k := s.issue("")
@@ -215,8 +215,8 @@ func azureAuthority(s *Store, w http.ResponseWriter, r *http.Request, phase Phas
 	}
 }
 
-// asserted reports whether an assertion is signed with the key of the certificate (RFC 7515, PS256).
-func (s *Store) asserted(assertion string) bool {
+// validAssertion reports whether an assertion is signed with the key of the certificate (RFC 7515, PS256).
+func (s *Store) validAssertion(assertion string) bool {
 	key, err := jwt.ParseRSAPublicKeyFromPEM(s.config.Certificate)
 	if err != nil {
 		return false

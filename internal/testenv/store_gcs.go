@@ -34,7 +34,7 @@ func GCSFailure(status int, code, message string) *Defect {
 	return gcsDialect.failure(status, code, message)
 }
 
-var gcsDialect = dialect{route: routeGCS, verify: verifyGCS, other: exchangeKey, page: pageGCS, header: headerGCS, refuse: refuseGCS,
+var gcsDialect = dialect{route: routeGCS, verify: verifyGCS, serveAuth: exchangeKey, page: pageGCS, header: headerGCS, refuse: refuseGCS,
 	codes: map[int]string{404: "notFound", 412: "conditionNotMet", 416: "requestedRangeNotSatisfiable"}}
 
 // routeGCS expects the bucket and the key as one path segment each, in which slashes are encoded.
@@ -103,19 +103,19 @@ func pageGCS(_ *Store, w http.ResponseWriter, _ *http.Request, p storePage) {
 func verifyGCS(s *Store, r *http.Request, _ []byte, _ Phase) *refusal {
 	token, given := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	switch c := s.config; {
-	case c.ServiceAccount+c.Token == "", !given && c.Anonymous, c.Token != "" && same(token, c.Token):
+	case c.ServiceAccount+c.Token == "", !given && c.Anonymous, c.Token != "" && equalSecret(token, c.Token):
 		return nil
 	case !given:
 		return &refusal{status: 401, code: "required", message: "Anonymous caller does not have storage.objects.list access to the Google Cloud Storage bucket."}
 	}
-	if _, _, good := s.use(token); good {
+	if _, _, good := s.findCredential(token); good {
 		return nil
 	}
 	return &refusal{status: 401, code: "authError", message: "Invalid Credentials"}
 }
 
-// robotKey returns the key that all service accounts share.
-var robotKey = sync.OnceValue(func() *rsa.PrivateKey {
+// serviceAccountKey returns the key that all service accounts share.
+var serviceAccountKey = sync.OnceValue(func() *rsa.PrivateKey {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		panic(err) // cannot happen with crypto/rand
@@ -123,19 +123,19 @@ var robotKey = sync.OnceValue(func() *rsa.PrivateKey {
 	return key
 })
 
-const robotKeyID = "0123456789abcdef"
+const serviceAccountKeyID = "0123456789abcdef"
 
 // TokenURL returns the URL that issues tokens for keys of service accounts.
 func (s *Store) TokenURL() string { return s.Base + tokenPath }
 
 // Key returns the JSON key of the service account.
 func (s *Store) Key() []byte {
-	der, err := x509.MarshalPKCS8PrivateKey(robotKey())
+	der, err := x509.MarshalPKCS8PrivateKey(serviceAccountKey())
 	if err != nil {
 		panic(err) // RSA keys can always be encoded
 	}
 	text, _ := json.Marshal(map[string]string{
-		"type": "service_account", "private_key_id": robotKeyID, "private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+		"type": "service_account", "private_key_id": serviceAccountKeyID, "private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
 		"client_email": s.config.ServiceAccount, "token_uri": s.TokenURL(), "universe_domain": "googleapis.com",
 	})
 	return text
@@ -145,14 +145,14 @@ func (s *Store) Key() []byte {
 func exchangeKey(s *Store, w http.ResponseWriter, r *http.Request, _ Phase) {
 	proof := r.PostFormValue("assertion")
 	if proof != "" { // a canceled request has none
-		s.proved(proof)
+		s.recordProof(proof)
 	}
 	claims := jwt.MapClaims{}
-	token, err := jwt.ParseWithClaims(proof, claims, func(*jwt.Token) (any, error) { return &robotKey().PublicKey, nil },
+	token, err := jwt.ParseWithClaims(proof, claims, func(*jwt.Token) (any, error) { return &serviceAccountKey().PublicKey, nil },
 		jwt.WithValidMethods([]string{"RS256"}), jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(time.Minute))
 	problem := ""
 	switch {
-	case err != nil || token.Header["kid"] != robotKeyID || r.PostFormValue("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer":
+	case err != nil || token.Header["kid"] != serviceAccountKeyID || r.PostFormValue("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer":
 		problem = "Invalid JWT."
 	case s.config.ServiceAccount == "" || claims["iss"] != s.config.ServiceAccount:
 		problem = "Invalid grant: account not found"

@@ -33,7 +33,7 @@ func S3Failure(status int, code, message string) *Defect {
 	return s3Dialect.failure(status, code, message)
 }
 
-var s3Dialect = dialect{route: routeS3, verify: verifyS3, other: assumeRole, page: pageS3, header: headerS3, refuse: refuseS3,
+var s3Dialect = dialect{route: routeS3, verify: verifyS3, serveAuth: assumeRole, page: pageS3, header: headerS3, refuse: refuseS3,
 	codes: map[int]string{-404: "NoSuchBucket", 404: "NoSuchKey", 412: "PreconditionFailed", 416: "InvalidRange"}}
 
 func routeS3(s *Store, r *http.Request) (phase Phase, bucket, key string) {
@@ -55,7 +55,7 @@ func routeS3(s *Store, r *http.Request) (phase Phase, bucket, key string) {
 
 func headerS3(h http.Header, o StoredObject) {
 	h.Set("ETag", `"`+o.etag+`"`)
-	h.Set("Last-Modified", o.since.UTC().Format(http.TimeFormat))
+	h.Set("Last-Modified", o.modified.UTC().Format(http.TimeFormat))
 	h.Set("Content-Type", "binary/octet-stream")
 }
 
@@ -80,7 +80,7 @@ func pageS3(_ *Store, w http.ResponseWriter, r *http.Request, p storePage) {
 	}
 	var objects []object
 	for i, o := range p.objects {
-		objects = append(objects, object{spell(p.names[i]), `"` + o.etag + `"`, o.since.UTC(), len(o.Content)})
+		objects = append(objects, object{spell(p.names[i]), `"` + o.etag + `"`, o.modified.UTC(), len(o.Content)})
 	}
 	writeXML(w, http.StatusOK, struct {
 		XMLName                    xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListBucketResult"`
@@ -110,15 +110,15 @@ func verifyS3(s *Store, r *http.Request, _ []byte, _ Phase) *refusal {
 		return &refusal{status: 400, code: "AuthorizationHeaderMalformed", message: "The authorization header that you provided is not valid."}
 	}
 	key, region, signature := fields[0], fields[2], fields[8]
-	s.proved(signature)
-	k, known, good := s.use(key)
+	s.recordProof(signature)
+	k, known, good := s.findCredential(key)
 	if key == c.AccessKey && key != "" {
-		k, known, good = &session{secret: c.SecretKey, token: c.SessionToken}, true, true
+		k, known, good = &credential{secret: c.SecretKey, token: c.SessionToken}, true, true
 	}
 	switch {
 	case !known:
 		return &refusal{status: 403, code: "InvalidAccessKeyId", message: "The AWS Access Key Id you provided does not exist in our records."}
-	case !same(k.token, r.Header.Get("X-Amz-Security-Token")):
+	case !equalSecret(k.token, r.Header.Get("X-Amz-Security-Token")):
 		return &refusal{status: 400, code: "InvalidToken", message: "The provided token is malformed or otherwise invalid."}
 	case !good:
 		return &refusal{status: 400, code: "ExpiredToken", message: "The provided token has expired."}
@@ -146,23 +146,23 @@ func hexSHA256(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-const stsSpace = "https://sts.amazonaws.com/doc/2011-06-15/"
+const stsNamespace = "https://sts.amazonaws.com/doc/2011-06-15/"
 
 // assumeRole issues temporary keys for a password or a token.
 func assumeRole(s *Store, w http.ResponseWriter, r *http.Request, _ Phase) {
 	action, c, known := r.FormValue("Action"), s.config, false
 	switch action {
 	case "AssumeRoleWithLDAPIdentity":
-		known = c.LDAPUsername != "" && r.FormValue("LDAPUsername") == c.LDAPUsername && same(r.FormValue("LDAPPassword"), c.LDAPPassword)
+		known = c.LDAPUsername != "" && r.FormValue("LDAPUsername") == c.LDAPUsername && equalSecret(r.FormValue("LDAPPassword"), c.LDAPPassword)
 	case "AssumeRoleWithWebIdentity":
-		known = c.WebIdentityToken != "" && same(r.FormValue("WebIdentityToken"), c.WebIdentityToken)
+		known = c.WebIdentityToken != "" && equalSecret(r.FormValue("WebIdentityToken"), c.WebIdentityToken)
 	}
 	if !known {
 		type failure struct{ Type, Code, Message string }
 		writeXML(w, http.StatusBadRequest, struct {
 			XMLName xml.Name
 			Error   failure
-		}{xml.Name{Space: stsSpace, Local: "ErrorResponse"}, failure{"Sender", "InvalidParameterValue", "the credentials are not valid"}})
+		}{xml.Name{Space: stsNamespace, Local: "ErrorResponse"}, failure{"Sender", "InvalidParameterValue", "the credentials are not valid"}})
 		return
 	}
 	id := rand.Text()[:20]
@@ -178,5 +178,5 @@ func assumeRole(s *Store, w http.ResponseWriter, r *http.Request, _ Phase) {
 	writeXML(w, http.StatusOK, struct {
 		XMLName xml.Name
 		Result  result
-	}{xml.Name{Space: stsSpace, Local: action + "Response"}, result{xml.Name{Local: action + "Result"}, keys{id, k.secret, k.token, k.expires.UTC().Format(time.RFC3339)}}})
+	}{xml.Name{Space: stsNamespace, Local: action + "Response"}, result{xml.Name{Local: action + "Result"}, keys{id, k.secret, k.token, k.expires.UTC().Format(time.RFC3339)}}})
 }

@@ -277,8 +277,8 @@ func TestEachPhaseIsBounded(t *testing.T) {
 }
 
 // proxyCases are the proxies that every client is tested with.
-func proxyCases(ca *testenv.CA) []testenv.Proxy {
-	return []testenv.Proxy{
+func proxyCases(ca *testenv.CA) []testenv.ProxyConfig {
+	return []testenv.ProxyConfig{
 		{Scheme: "http"},
 		{Scheme: "http", Username: "pat", Password: "p:w"},
 		{Scheme: "https", CA: ca},
@@ -288,7 +288,7 @@ func proxyCases(ca *testenv.CA) []testenv.Proxy {
 	}
 }
 
-func proxyName(c testenv.Proxy) string {
+func proxyName(c testenv.ProxyConfig) string {
 	if c.Username != "" {
 		return c.Scheme + " with credentials"
 	}
@@ -323,8 +323,8 @@ func TestClientGoesThroughProxy(t *testing.T) {
 			if secure.seen() != "alice" || s.Certificates() != 0 {
 				t.Errorf("origin was shown %q, proxy %d certificates", secure.seen(), s.Certificates())
 			}
-			seen := strings.Join(s.Seen(), " ")
-			if len(s.Seen()) != 3 || !strings.Contains(seen, "localhost:7") || !strings.Contains(seen, secure.Listener.Addr().String()) {
+			seen := strings.Join(s.Requests(), " ")
+			if len(s.Requests()) != 3 || !strings.Contains(seen, "localhost:7") || !strings.Contains(seen, secure.Listener.Addr().String()) {
 				t.Errorf("proxy saw %q", seen)
 			}
 		})
@@ -337,13 +337,13 @@ func TestProxyWantsCredentials(t *testing.T) {
 	plain, secure := newRecordingServer(t, nil, ok), newRecordingServer(t, ca, ok)
 	for _, scheme := range []string{"http", "https", "socks5"} {
 		t.Run(scheme, func(t *testing.T) {
-			s := testenv.ServeProxy(t, testenv.Proxy{Scheme: scheme, CA: ca, Username: "pat", Password: "right"})
+			s := testenv.ServeProxy(t, testenv.ProxyConfig{Scheme: scheme, CA: ca, Username: "pat", Password: "right"})
 			p := proxyFor(t, s, "pat", "canary", trust)
 			for _, url := range []string{plain.URL, secure.URL} {
 				_, err := get(t, transport.Config{TLS: trust, Proxy: p.For}, url)
 				wantRefusal(t, err, scheme)
 			}
-			testenv.Equal(t, s.Seen(), []string{"refused", "refused"}, "proxy saw")
+			testenv.Equal(t, s.Requests(), []string{"refused", "refused"}, "proxy saw")
 		})
 	}
 }

@@ -35,7 +35,7 @@ func proxyFor(t *testing.T, address, user, password string, c *tls.Config) *tran
 func TestDialThroughProxy(t *testing.T) {
 	ca := testenv.NewCA(t)
 	addr := greeter(t)
-	for _, c := range []testenv.Proxy{
+	for _, c := range []testenv.ProxyConfig{
 		{Scheme: "http"}, {Scheme: "http", Username: "pat", Password: "p:w"},
 		{Scheme: "https", CA: ca}, {Scheme: "https", CA: ca, Username: "pat", Password: "p:w"},
 		{Scheme: "socks5"}, {Scheme: "socks5", Username: "pat", Password: "p:w"},
@@ -52,7 +52,7 @@ func TestDialThroughProxy(t *testing.T) {
 			if _, err := io.ReadFull(conn, hello); err != nil || string(hello) != "SSH-2.0-greeter\r\nping" {
 				t.Errorf("read %q, %v", hello, err)
 			}
-			if seen := s.Seen(); len(seen) != 1 || !strings.HasSuffix(seen[0], " git.example:22") {
+			if seen := s.Requests(); len(seen) != 1 || !strings.HasSuffix(seen[0], " git.example:22") {
 				t.Errorf("proxy saw %q", seen)
 			}
 		})
@@ -67,10 +67,10 @@ func TestDialFailures(t *testing.T) {
 			io.WriteString(c, answer)
 		})
 	}
-	secure := testenv.ServeProxy(t, testenv.Proxy{Scheme: "https", CA: ca})
-	socks := testenv.ServeProxy(t, testenv.Proxy{Scheme: "socks5"})
+	secure := testenv.ServeProxy(t, testenv.ProxyConfig{Scheme: "https", CA: ca})
+	socks := testenv.ServeProxy(t, testenv.ProxyConfig{Scheme: "socks5"})
 	wanting := func(scheme string) string {
-		return testenv.ServeProxy(t, testenv.Proxy{Scheme: scheme, Username: "pat", Password: "right"}).URL
+		return testenv.ServeProxy(t, testenv.ProxyConfig{Scheme: scheme, Username: "pat", Password: "right"}).URL
 	}
 	for _, c := range []struct{ name, proxy, want string }{
 		{"not http", answering("SSH-2.0-OpenSSH\r\n"), "malformed HTTP"},

@@ -33,11 +33,11 @@ func (c *controller) account(ctx context.Context, namespace, name string) (*sour
 		return nil, err
 	}
 	token := func(ctx context.Context, audience string) (string, error) {
-		ctx, cancel := answering(ctx)
+		ctx, cancel := requestContext(ctx)
 		defer cancel()
 		request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}
 		if err := c.mgr.GetClient().SubResource("token").Create(ctx, a.DeepCopy(), request); err != nil {
-			return "", fmt.Errorf("token of service account %s/%s: %w", namespace, name, granting(err))
+			return "", fmt.Errorf("token of service account %s/%s: %w", namespace, name, withGrantAdvice(err))
 		}
 		return request.Status.Token, nil
 	}

@@ -84,7 +84,7 @@ func Setup(mgr manager.Manager, o Options) (*serve.Server, error) {
 	}
 	c := &controller{
 		mgr: mgr, group: cmp.Or(o.Group, source.ReferenceGroup), name: cmp.Or(o.Name, "source-controller"), states: states{root}, log: o.Serve.Log,
-		scope: o.Scope, begin: o.Begin, held: o.Held,
+		scope: o.Scope, begin: o.Begin, checkLease: o.Held,
 		objects: make(map[source.Reference]*object), changes: make(map[source.Reference]serve.Trigger),
 		deleted: make(map[source.Reference]deletion), secrets: make(map[types.NamespacedName]bool), dirty: make(chan struct{}, 1),
 		unwatched: o.Unwatched, identities: o.Identities, defaultAccount: o.DefaultAccount,
@@ -92,8 +92,8 @@ func Setup(mgr manager.Manager, o Options) (*serve.Server, error) {
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
-	if c.held == nil {
-		c.held = func() error { return nil }
+	if c.checkLease == nil {
+		c.checkLease = func() error { return nil }
 	}
 	config := o.Serve
 	config.Feed, config.Statuses, config.Env.Accounts = c, c, c.account
@@ -143,7 +143,7 @@ func CacheOptions(scope Scope, namespace string) cache.Options {
 	}
 	names := cache.ByObject{Transform: bare}
 	options := cache.Options{
-		DefaultTransform: scope.keep, // ByObject would require every kind to exist in the cluster
+		DefaultTransform: scope.transform, // ByObject would require every kind to exist in the cluster
 		ByObject:         map[client.Object]cache.ByObject{&corev1.Secret{}: names, &corev1.ServiceAccount{}: names},
 	}
 	if namespace != "" {
@@ -154,28 +154,28 @@ func CacheOptions(scope Scope, namespace string) cache.Options {
 
 // A controller implements [serve.Feed], [serve.Statuses] and [source.Secrets] for a server.
 type controller struct {
-	mgr    manager.Manager
-	server *serve.Server
-	group  string
-	name   string
-	states states
-	scope  Scope
-	begin  func(context.Context) error
-	held   func() error
-	log    *slog.Logger
-	events record.EventRecorder
+	mgr        manager.Manager
+	server     *serve.Server
+	group      string
+	name       string
+	states     states
+	scope      Scope
+	begin      func(context.Context) error
+	checkLease func() error
+	log        *slog.Logger
+	events     record.EventRecorder
 
 	unwatched      bool
 	identities     bool
 	defaultAccount string
 
-	mu      sync.Mutex
-	objects map[source.Reference]*object
-	changes map[source.Reference]serve.Trigger // objects that must run
-	deleted map[source.Reference]deletion      // deleted objects with the finalizer
-	secrets map[types.NamespacedName]bool      // changed Secrets and service accounts
-	told    map[source.Reference]types.UID     // objects that the server knows
-	dirty   chan struct{}                      // signals changes of the maps above
+	mu            sync.Mutex
+	objects       map[source.Reference]*object
+	changes       map[source.Reference]serve.Trigger // objects that must run
+	deleted       map[source.Reference]deletion      // deleted objects with the finalizer
+	secrets       map[types.NamespacedName]bool      // changed Secrets and service accounts
+	knownToServer map[source.Reference]types.UID     // objects that the server knows
+	dirty         chan struct{}                      // signals changes of the maps above
 }
 
 // Start implements [manager.Runnable]. It returns when ctx ends.

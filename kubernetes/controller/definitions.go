@@ -45,7 +45,7 @@ func Define(ctx context.Context, config *rest.Config, group string, beta bool) e
 	if err != nil {
 		return err
 	}
-	return served(ctx, config, c, group)
+	return waitServed(ctx, config, c, group)
 }
 
 // apply applies all definitions, or none if another field manager owns one. If a definition was
@@ -55,7 +55,7 @@ func apply(ctx context.Context, c client.Client, definitions []map[string]any) e
 	for _, d := range definitions {
 		at := metadata(d)
 		delete(at, "resourceVersion")
-		there := described(at)
+		there := partialDefinition(at)
 		err := c.Get(ctx, client.ObjectKeyFromObject(there), there)
 		if apierrors.IsNotFound(err) {
 			continue
@@ -81,7 +81,7 @@ func apply(ctx context.Context, c client.Client, definitions []map[string]any) e
 		if metadata(d)["resourceVersion"] != nil { // only fields that no manager owns are overwritten
 			options = append(options, client.ForceOwnership)
 		}
-		if err := c.Patch(ctx, described(metadata(d)), client.RawPatch(types.ApplyPatchType, text), options...); err != nil {
+		if err := c.Patch(ctx, partialDefinition(metadata(d)), client.RawPatch(types.ApplyPatchType, text), options...); err != nil {
 			return fmt.Errorf("definition %s: %w", metadata(d)["name"], err)
 		}
 	}
@@ -92,8 +92,8 @@ func metadata(definition map[string]any) map[string]any {
 	return definition["metadata"].(map[string]any)
 }
 
-// described returns an object with only the metadata that identify a definition.
-func described(at map[string]any) *metav1.PartialObjectMetadata {
+// partialDefinition returns an object with only the metadata that identify a definition.
+func partialDefinition(at map[string]any) *metav1.PartialObjectMetadata {
 	m := new(metav1.PartialObjectMetadata)
 	m.APIVersion, m.Kind, m.Name = "apiextensions.k8s.io/v1", "CustomResourceDefinition", at["name"].(string)
 	return m
@@ -111,8 +111,8 @@ func otherManager(fields []metav1.ManagedFieldsEntry) string {
 	return ""
 }
 
-// served waits until the API server serves all kinds of a group.
-func served(ctx context.Context, config *rest.Config, c client.Client, group string) error {
+// waitServed waits until the API server serves all kinds of a group.
+func waitServed(ctx context.Context, config *rest.Config, c client.Client, group string) error {
 	api, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func served(ctx context.Context, config *rest.Config, c client.Client, group str
 				continue
 			}
 			waiting, last = k.Plural+"."+group, err
-			return false, refused(ctx, c, waiting)
+			return false, refusalReason(ctx, c, waiting)
 		}
 		return true, nil
 	})
@@ -135,8 +135,8 @@ func served(ctx context.Context, config *rest.Config, c client.Client, group str
 	return nil
 }
 
-// refused returns the reason why the API server will not serve a definition, or nil.
-func refused(ctx context.Context, c client.Client, name string) error {
+// refusalReason returns the reason why the API server will not serve a definition, or nil.
+func refusalReason(ctx context.Context, c client.Client, name string) error {
 	u := new(unstructured.Unstructured)
 	u.SetAPIVersion("apiextensions.k8s.io/v1")
 	u.SetKind("CustomResourceDefinition")

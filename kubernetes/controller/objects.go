@@ -31,8 +31,8 @@ var kinds = []string{"GitRepository", "OCIRepository", "Bucket", "PkgRepository"
 // finalizer is the finalizer that source-controller puts on every object.
 const finalizer = "finalizers.fluxcd.io"
 
-// blank returns an empty object of a kind, spelled as in documents of the group.
-func blank(group, kind string) *unstructured.Unstructured {
+// emptyObject returns an empty object of a kind, spelled as in documents of the group.
+func emptyObject(group, kind string) *unstructured.Unstructured {
 	spellings := source.Spellings(kind)
 	if group == source.ReferenceGroup {
 		kind = spellings[len(spellings)-1]
@@ -62,7 +62,7 @@ type object struct {
 func (c *controller) Follow(ctx context.Context, set func(serve.Desired)) error {
 	var synced []informers.InformerSynced
 	for _, kind := range kinds {
-		informer, err := c.mgr.GetCache().GetInformer(ctx, blank(c.group, kind), cache.BlockUntilSynced(false))
+		informer, err := c.mgr.GetCache().GetInformer(ctx, emptyObject(c.group, kind), cache.BlockUntilSynced(false))
 		if meta.IsNoMatchError(err) {
 			c.log.Warn("the cluster has no such kind, it is not watched", "kind", kind, "group", c.group)
 			continue
@@ -71,8 +71,8 @@ func (c *controller) Follow(ctx context.Context, set func(serve.Desired)) error 
 			return err
 		}
 		registration, err := informer.AddEventHandler(informers.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { c.see(o, false) },
-			UpdateFunc: func(_, o any) { c.see(o, false) },
+			AddFunc:    func(o any) { c.observe(o, false) },
+			UpdateFunc: func(_, o any) { c.observe(o, false) },
 			DeleteFunc: c.forget,
 		})
 		if err != nil {
@@ -92,7 +92,7 @@ func (c *controller) Follow(ctx context.Context, set func(serve.Desired)) error 
 		return nil
 	}
 	d := c.desired()
-	if err := c.states.clean(c.told); err != nil {
+	if err := c.states.clean(c.knownToServer); err != nil {
 		c.log.Warn("remembered states", "problem", err.Error())
 	}
 	for {
@@ -104,7 +104,7 @@ func (c *controller) Follow(ctx context.Context, set func(serve.Desired)) error 
 			return nil
 		}
 		select {
-		case <-time.After(gather):
+		case <-time.After(gatherDelay):
 		case <-ctx.Done():
 			return nil
 		}
@@ -112,8 +112,8 @@ func (c *controller) Follow(ctx context.Context, set func(serve.Desired)) error 
 	}
 }
 
-// gather is the time for which changes are collected before the server gets them.
-const gather = 50 * time.Millisecond
+// gatherDelay is the time for which changes are collected before the server gets them.
+const gatherDelay = 50 * time.Millisecond
 
 // desired returns the objects of this controller, and the objects that they depend on.
 func (c *controller) desired() serve.Desired {
@@ -127,7 +127,7 @@ func (c *controller) desired() serve.Desired {
 		if _, known := told[ref]; known || k == nil {
 			return
 		}
-		if before, known := c.told[ref]; known && before != k.uid { // it was recreated and has no status
+		if before, known := c.knownToServer[ref]; known && before != k.uid { // it was recreated and has no status
 			c.changes[ref] = serve.Start
 		}
 		if told[ref] = k.uid; k.foreign {
@@ -154,12 +154,12 @@ func (c *controller) desired() serve.Desired {
 		}
 	}
 	d.Foreign = func(ref source.Reference) bool { return foreign[ref] || !c.scope.Has(ref) }
-	for ref := range c.told {
+	for ref := range c.knownToServer {
 		if _, exists := told[ref]; !exists {
-			durations.DeleteLabelValues(blank(c.group, ref.Kind).GetKind(), ref.Name, ref.Namespace)
+			durations.DeleteLabelValues(emptyObject(c.group, ref.Kind).GetKind(), ref.Name, ref.Namespace)
 		}
 	}
-	c.told = told
+	c.knownToServer = told
 	return d
 }
 
@@ -191,13 +191,13 @@ func (c *controller) follow(ctx context.Context) {
 	}
 	for ref, d := range deleted {
 		if err := c.release(ctx, d.Object); err != nil && ctx.Err() == nil {
-			c.log.Warn("remove finalizer", "object", ref.String(), "problem", granting(err).Error(), "again", d.wait.String())
+			c.log.Warn("remove finalizer", "object", ref.String(), "problem", withGrantAdvice(err).Error(), "again", d.wait.String())
 			time.AfterFunc(d.wait, func() {
 				c.mu.Lock()
 				defer c.mu.Unlock()
 				if _, newer := c.deleted[ref]; !newer {
 					c.deleted[ref] = deletion{d.Object, min(2*d.wait, maxReleaseWait)}
-					c.changed()
+					c.wake()
 				}
 			})
 		}
@@ -216,8 +216,8 @@ const (
 	maxReleaseWait = time.Minute
 )
 
-// changed wakes Follow up.
-func (c *controller) changed() {
+// wake wakes Follow up.
+func (c *controller) wake() {
 	select {
 	case c.dirty <- struct{}{}:
 	default:
@@ -227,7 +227,7 @@ func (c *controller) changed() {
 // release removes the finalizer of source-controller. A conflict is not an error, because the watch
 // then reports the object again.
 func (c *controller) release(ctx context.Context, o client.Object) error {
-	if err := c.held(); err != nil {
+	if err := c.checkLease(); err != nil {
 		return err
 	}
 	left := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(name string) bool { return name == finalizer })
@@ -235,10 +235,10 @@ func (c *controller) release(ctx context.Context, o client.Object) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := answering(ctx)
+	ctx, cancel := requestContext(ctx)
 	defer cancel()
 	err = c.mgr.GetClient().Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, body))
-	return ignoring(err, metav1.StatusReasonNotFound, metav1.StatusReasonConflict)
+	return ignoreReasons(err, metav1.StatusReasonNotFound, metav1.StatusReasonConflict)
 }
 
 // forget handles the deletion of an object.
@@ -261,8 +261,8 @@ func (c *controller) forget(o any) {
 // drop removes an object. If the server knows it, drop wakes Follow up. The caller holds c.mu.
 func (c *controller) drop(ref source.Reference) {
 	delete(c.objects, ref)
-	if _, known := c.told[ref]; known {
-		c.changed()
+	if _, known := c.knownToServer[ref]; known {
+		c.wake()
 	}
 }
 
@@ -271,19 +271,19 @@ func referenceTo(o client.Object) source.Reference {
 	return source.Reference{Kind: append(source.Spellings(kind), kind)[0], Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// see records the state of an object in the API server. If ours is set, it is the response to a
+// observe records the state of an object in the API server. If ours is set, it is the response to a
 // request of this controller.
-func (c *controller) see(o any, ours bool) {
+func (c *controller) observe(o any, ours bool) {
 	seen, ok := o.(*cachedSource)
-	if u, raw := o.(*unstructured.Unstructured); raw && !c.known(u) { // a response, or from a cache with other options
-		seen, ok = c.scope.sight(u), true
+	if u, raw := o.(*unstructured.Unstructured); raw && !c.hasVersion(u) { // a response, or from a cache with other options
+		seen, ok = c.scope.newCachedSource(u), true
 	}
 	if !ok {
 		return
 	}
 	now := seen.object
 	seen.object = nil
-	if c.known(seen) {
+	if c.hasVersion(seen) {
 		return
 	}
 	ref, foreign := referenceTo(seen), seen.foreign
@@ -293,7 +293,7 @@ func (c *controller) see(o any, ours bool) {
 		c.drop(ref)
 		if gone && !foreign && slices.Contains(seen.Finalizers, finalizer) {
 			c.deleted[ref] = deletion{&seen.PartialObjectMetadata, releaseWait}
-			c.changed()
+			c.wake()
 		}
 		return
 	}
@@ -313,13 +313,13 @@ func (c *controller) see(o any, ours bool) {
 		return
 	case k == nil:
 		c.objects[ref] = now
-		c.changed()
+		c.wake()
 		return
 	case !newer(now.version, k.version):
 		return
 	case k.uid == now.uid && k.foreign == foreign && !ours && !external && !bytes.Equal(now.own, k.own) && !bytes.Equal(now.own, k.sent):
 		c.changes[ref] = serve.Repair
-		c.changed()
+		c.wake()
 	}
 	if now.sent, now.pruned = k.sent, k.pruned; bytes.Equal(now.sent, now.own) {
 		now.sent = now.own // share the memory
@@ -327,15 +327,15 @@ func (c *controller) see(o any, ours bool) {
 	same := k.uid == now.uid && k.foreign == foreign && sameDocument(now.doc.Head().Metadata, k.doc.Head().Metadata)
 	if same && (!external || bytes.Equal(now.full, k.full)) {
 		now.doc, now.defect = k.doc, k.defect // keeping the document tells the server that it is unchanged
-	} else if _, known := c.told[ref]; known || !foreign {
-		c.changed()
+	} else if _, known := c.knownToServer[ref]; known || !foreign {
+		c.wake()
 	}
 	c.objects[ref] = now
 }
 
-// known reports whether this version of an object or a newer one was seen. The newer one may be a
+// hasVersion reports whether this version of an object or a newer one was seen. The newer one may be a
 // recreated object of the same name.
-func (c *controller) known(o client.Object) bool {
+func (c *controller) hasVersion(o client.Object) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.objects[referenceTo(o)]
@@ -383,15 +383,15 @@ func (k *object) encode(obj source.Object) (err error) {
 		}
 	}
 	if len(k.others) > 0 {
-		obj.Common().Conditions = owned(all)
+		obj.Common().Conditions = ownedConditions(all)
 		k.own, err = source.EncodeStatus(obj)
 		obj.Common().Conditions = all
 	}
 	return err
 }
 
-// owned returns the conditions that the controller owns.
-func owned(all []source.Condition) []source.Condition {
+// ownedConditions returns the conditions that the controller owns.
+func ownedConditions(all []source.Condition) []source.Condition {
 	return slices.DeleteFunc(slices.Clone(all), func(condition source.Condition) bool { return !source.Owned(condition.Type) })
 }
 

@@ -18,33 +18,33 @@ import (
 // LogRefusals returns a transport wrapper for [k8s.io/client-go/rest.Config]. It logs each missing
 // permission (verb, resource and namespace) at most once in 5 minutes.
 func LogRefusals(log *slog.Logger) func(http.RoundTripper) http.RoundTripper {
-	r := &refusals{log: log, told: make(map[string]time.Time)}
-	return func(next http.RoundTripper) http.RoundTripper { return refusing{next, r} }
+	r := &refusals{log: log, logged: make(map[string]time.Time)}
+	return func(next http.RoundTripper) http.RoundTripper { return refusalLogger{next, r} }
 }
 
 // refusals records the logged refusals.
 type refusals struct {
-	log  *slog.Logger
-	mu   sync.Mutex
-	told map[string]time.Time // time of the last log entry by permission
+	log    *slog.Logger
+	mu     sync.Mutex
+	logged map[string]time.Time // time of the last log entry by permission
 }
 
-// A refusing is a transport that logs refusals.
-type refusing struct {
-	next http.RoundTripper
-	told *refusals
+// A refusalLogger is a transport that logs refusals.
+type refusalLogger struct {
+	next     http.RoundTripper
+	refusals *refusals
 }
 
 // WrappedRoundTripper returns the wrapped transport. client-go uses it to cancel requests.
-func (r refusing) WrappedRoundTripper() http.RoundTripper { return r.next }
+func (r refusalLogger) WrappedRoundTripper() http.RoundTripper { return r.next }
 
 const (
-	refusalsAgain = 5 * time.Minute
-	maxRefusals   = 1000
+	refusalLogInterval = 5 * time.Minute
+	maxRefusals        = 1000
 )
 
 // RoundTrip implements [http.RoundTripper].
-func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
+func (r refusalLogger) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := r.next.RoundTrip(req)
 	if err != nil || resp.StatusCode != http.StatusForbidden {
 		return resp, err
@@ -60,34 +60,34 @@ func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	who, missing, authorizer := strings.Cut(status.Message, " cannot ") // format: verb resource "…" in API group "…" in the namespace "…"
-	if authorizer && r.told.first(missing) {
-		r.told.log.Warn("permission", "missing", missing, "user", strings.Trim(who[strings.LastIndex(who, " ")+1:], `"`), "do", grant)
+	if authorizer && r.refusals.shouldLog(missing) {
+		r.refusals.log.Warn("permission", "missing", missing, "user", strings.Trim(who[strings.LastIndex(who, " ")+1:], `"`), "do", grantAdvice)
 	}
 	return resp, nil
 }
 
-// first reports whether a missing permission was not logged in the last 5 minutes, and records that
+// shouldLog reports whether a missing permission was not logged in the last 5 minutes, and records that
 // it is logged now.
-func (r *refusals) first(missing string) bool {
+func (r *refusals) shouldLog(missing string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	if last, told := r.told[missing]; told && now.Sub(last) < refusalsAgain {
+	if last, told := r.logged[missing]; told && now.Sub(last) < refusalLogInterval {
 		return false
 	}
-	if len(r.told) == maxRefusals {
-		clear(r.told)
+	if len(r.logged) == maxRefusals {
+		clear(r.logged)
 	}
-	r.told[missing] = now
+	r.logged[missing] = now
 	return true
 }
 
-const grant = "grant it to the service account of the controller by a Role or ClusterRole: kubernetes/deploy has the rules"
+const grantAdvice = "grant it to the service account of the controller by a Role or ClusterRole: kubernetes/deploy has the rules"
 
-// granting adds advice to err if the API server refused a request because of a missing permission.
-func granting(err error) error {
+// withGrantAdvice adds advice to err if the API server refused a request because of a missing permission.
+func withGrantAdvice(err error) error {
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("%w: %s", err, grant)
+		return fmt.Errorf("%w: %s", err, grantAdvice)
 	}
 	return err
 }

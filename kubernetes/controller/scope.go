@@ -49,20 +49,20 @@ type cachedSource struct {
 	problem error   // why it could not be decoded
 }
 
-// keep is the transform of the cache. It replaces sources with cachedSources.
-func (s Scope) keep(in any) (any, error) {
+// transform is the transform of the cache. It replaces sources with cachedSources.
+func (s Scope) transform(in any) (any, error) {
 	if o, ok := in.(client.Object); ok {
 		o.SetManagedFields(nil)
 	}
 	if u, ok := in.(*unstructured.Unstructured); ok && slices.Contains([]string{source.Group, source.ReferenceGroup}, u.GroupVersionKind().Group) {
-		return s.sight(u), nil
+		return s.newCachedSource(u), nil
 	}
 	return in, nil
 }
 
-// sight decodes an object. Of an object outside the scope it keeps only the fields that dependents
+// newCachedSource decodes an object. Of an object outside the scope it keeps only the fields that dependents
 // need.
-func (s Scope) sight(u *unstructured.Unstructured) *cachedSource {
+func (s Scope) newCachedSource(u *unstructured.Unstructured) *cachedSource {
 	seen := &cachedSource{foreign: !s.selects(u)}
 	seen.SetGroupVersionKind(u.GroupVersionKind())
 	seen.Namespace, seen.Name, seen.UID, seen.ResourceVersion = u.GetNamespace(), u.GetName(), u.GetUID(), u.GetResourceVersion()

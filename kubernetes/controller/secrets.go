@@ -44,14 +44,14 @@ func (c *controller) PullSecrets(ctx context.Context, namespace, account string)
 // get reads an object from the API server. If the object does not exist, the error wraps
 // fs.ErrNotExist.
 func (c *controller) get(ctx context.Context, kind, namespace, name string, into client.Object) error {
-	ctx, cancel := answering(ctx)
+	ctx, cancel := requestContext(ctx)
 	defer cancel()
 	err := c.mgr.GetAPIReader().Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, into)
 	if apierrors.IsNotFound(err) {
 		return missing(fmt.Sprintf("%s %s/%s does not exist", kind, namespace, name))
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s/%s: %w", kind, namespace, name, granting(err))
+		return fmt.Errorf("%s %s/%s: %w", kind, namespace, name, withGrantAdvice(err))
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (c *controller) watchSecrets(ctx context.Context) error {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.secrets[client.ObjectKeyFromObject(m)] = true
-			c.changed()
+			c.wake()
 		}
 	}
 	for _, kind := range []string{"Secret", "ServiceAccount"} {

@@ -23,8 +23,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// answering returns a context for one request to the API server.
-func answering(ctx context.Context) (context.Context, context.CancelFunc) {
+// requestContext returns a context for one request to the API server.
+func requestContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, 30*time.Second, errors.New("the API server did not answer"))
 }
 
@@ -50,7 +50,7 @@ func (c *controller) Load(_ context.Context, obj source.Object) (source.State, e
 // recreated, or now belongs to another controller.
 func (c *controller) Save(ctx context.Context, obj source.Object, state source.State) error {
 	ref, status := source.ReferenceTo(obj), obj.Common()
-	status.Conditions = owned(status.Conditions)
+	status.Conditions = ownedConditions(status.Conditions)
 	own, err := source.EncodeStatus(obj)
 	if err != nil {
 		return err
@@ -69,15 +69,15 @@ func (c *controller) Save(ctx context.Context, obj source.Object, state source.S
 		}
 		k.sent, k.pruned = own, nil
 		c.mu.Unlock()
-		status.Conditions = append(owned(status.Conditions), k.others...)
+		status.Conditions = append(ownedConditions(status.Conditions), k.others...)
 		switch err = c.patch(ctx, ref, obj, k, own); {
 		case err == nil:
 			return c.states.save(ref, state)
 		case !apierrors.IsConflict(err):
-			return ignoring(err, metav1.StatusReasonNotFound)
+			return ignoreReasons(err, metav1.StatusReasonNotFound)
 		}
 		if err = c.read(ctx, ref); err != nil {
-			return ignoring(err, metav1.StatusReasonNotFound)
+			return ignoreReasons(err, metav1.StatusReasonNotFound)
 		}
 	}
 	return err
@@ -97,18 +97,18 @@ func (c *controller) patch(ctx context.Context, ref source.Reference, obj source
 	if err != nil {
 		return err
 	}
-	if err := c.held(); err != nil {
+	if err := c.checkLease(); err != nil {
 		return err
 	}
-	ctx, cancel := answering(ctx)
+	ctx, cancel := requestContext(ctx)
 	defer cancel()
-	u := blank(c.group, ref.Kind)
+	u := emptyObject(c.group, ref.Kind)
 	u.SetNamespace(ref.Namespace)
 	u.SetName(ref.Name)
 	if err := c.mgr.GetClient().Status().Patch(ctx, u, client.RawPatch(types.MergePatchType, body)); err != nil {
 		return err
 	}
-	c.see(u, true)
+	c.observe(u, true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := c.objects[ref]; now != nil && now.version == u.GetResourceVersion() && bytes.Equal(now.sent, own) {
@@ -119,18 +119,18 @@ func (c *controller) patch(ctx context.Context, ref source.Reference, obj source
 
 // read reads the current state of an object from the API server.
 func (c *controller) read(ctx context.Context, ref source.Reference) error {
-	ctx, cancel := answering(ctx)
+	ctx, cancel := requestContext(ctx)
 	defer cancel()
-	u := blank(c.group, ref.Kind)
+	u := emptyObject(c.group, ref.Kind)
 	if err := c.mgr.GetAPIReader().Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u); err != nil {
 		return err
 	}
-	c.see(u, true)
+	c.observe(u, true)
 	return nil
 }
 
-// ignoring returns err, or nil if its reason is one of reasons.
-func ignoring(err error, reasons ...metav1.StatusReason) error {
+// ignoreReasons returns err, or nil if its reason is one of reasons.
+func ignoreReasons(err error, reasons ...metav1.StatusReason) error {
 	if slices.Contains(reasons, apierrors.ReasonForError(err)) {
 		return nil
 	}

@@ -120,7 +120,7 @@ func tamper(mediaType string) func(*testing.T, *testenv.Registry, *layout) {
 		for _, m := range l.manifests(t) {
 			for _, b := range l.layers(t, m) {
 				if b.MediaType == mediaType {
-					g.Plant("app", b.Descriptor().Digest.String(), true, "application/octet-stream", []byte(strings.Repeat("x", len(b.Data))))
+					g.Override("app", b.Descriptor().Digest.String(), true, "application/octet-stream", []byte(strings.Repeat("x", len(b.Data))))
 				}
 			}
 		}

@@ -469,7 +469,7 @@ func TestStrippedSignature(t *testing.T) {
 			d := s.attach(subject, jws.MediaTypeEnvelope, leaf.sign(t, subject, jws.MediaTypeEnvelope, nil))
 			_, err = s.verify(subject, secret(ca.pem(), level("strict")))
 			must(t, err)
-			s.Plant(repository, d.Digest.String(), false, ocispec.MediaTypeImageManifest, []byte("{}"))
+			s.Override(repository, d.Digest.String(), false, ocispec.MediaTypeImageManifest, []byte("{}"))
 			_, err = s.verify(subject, secret(ca.pem(), level("strict")))
 			wantRefused(t, err, "its manifest: ")
 		})

@@ -226,7 +226,7 @@ func TestGMutualTLS(t *testing.T) {
 		"beyond its scope": {pair(ca.Client("ci")), cmd, 403, 403},
 		"unknown":          {pair(ca.Client("somebody")), passes, 401, 401},
 		"of another CA":    {pair(other.Client("ci")), passes, 0, 0},
-		"expired":          {pair(ca.Expired("ci")), passes, 0, 0},
+		"expired":          {pair(ca.ExpiredClient("ci")), passes, 0, 0},
 		"of a server":      {pair(ca.Server()), passes, 0, 0},
 		"none":             {nil, passes, 0, 401},
 	} {

@@ -109,7 +109,7 @@ func TestWire(t *testing.T) {
 			must(t, err)
 			address := serve(t, s)
 			for _, x := range exchanges {
-				testenv.Equal(t, x.Do(address), nil, "%s: %s", x.Place, x.Name)
+				testenv.Equal(t, x.Do(address), nil, "%s: %s", x.Position, x.Name)
 			}
 		})
 	}

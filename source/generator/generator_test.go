@@ -303,7 +303,7 @@ func TestCopyErrors(t *testing.T) {
 	archives := sampleArchives(t)
 	archives["odd"] = pack(t, tree("broken.tgz", "no archive", "list.yaml", "- 1\n", "bad.yaml", "a: [\n", "big.yaml", strings.Repeat("# big\n", 1<<20), "map.yaml", "a: 1\n",
 		"alias.yaml", "a: &a "+strings.Repeat("a", 1<<20)+"\nb: ["+strings.Repeat("*a,", 1<<17)+"]\n", "deep.yaml", "a: "+strings.Repeat("{a: ", 9000)+"1"+strings.Repeat("}", 9000)+"\n", "keys.yaml", "1: a\n\"1\": b\n",
-		"up.tgz", string(testenv.Gzip(t, testenv.Tar(t, testenv.Entry{Header: tar.Header{Typeflag: tar.TypeReg, Name: "../up", Mode: 0o644}, Data: []byte("x")})))))
+		"up.tgz", string(testenv.Gzip(t, testenv.Tar(t, testenv.TarEntry{Header: tar.Header{Typeflag: tar.TypeReg, Name: "../up", Mode: 0o644}, Data: []byte("x")})))))
 	archives["raw"] = "no archive at all"
 	for copy, want := range map[string]string{
 		`from: "@a/none", to: "@artifact/"`:                                                                                       `ArtifactGenerator/apps/app: spec.artifacts[0].copy[0].from: nothing in Bucket/apps/a of revision rev-.* matches "none": correct it, or set optional`,

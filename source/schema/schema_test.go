@@ -138,7 +138,7 @@ func (j *judge) object(t *testing.T, text []byte, apiVersion, spelling string) {
 	case refused != nil && wrong == nil:
 		t.Errorf("valid, and refused by the schema: %v\n%s", refused, text)
 	case refused == nil:
-		for _, err := range schematest.Expressible(kind, text, wrong) {
+		for _, err := range schematest.ExpressibleErrors(kind, text, wrong) {
 			t.Errorf("%v, and taken by the schema\n%s", err, text)
 		}
 		fallthrough
@@ -204,7 +204,7 @@ func TestRandom(t *testing.T) {
 		for i, version := range k.Versions {
 			t.Run(k.Name+"/"+version, func(t *testing.T) {
 				j := judge{schemas: schemas}
-				r := schematest.Random{Rand: rand.New(rand.NewPCG(uint64(len(k.Name)), uint64(i)))}
+				r := schematest.Generator{Rand: rand.New(rand.NewPCG(uint64(len(k.Name)), uint64(i)))}
 				for range 200 {
 					doc := r.Document(k, version)
 					text, err := json.Marshal(doc)

@@ -71,17 +71,17 @@ func (b *harness) run(obj source.Object) (source.Result, error) {
 	return b.Reconcile(obj, b.up.Origin(obj))
 }
 
-// want reconciles a fresh object and demands the outcome.
-func (b *harness) want(outcome source.Outcome) source.Object {
+// requireNewOutcome reconciles a fresh object and demands the outcome.
+func (b *harness) requireNewOutcome(outcome source.Outcome) source.Object {
 	b.Helper()
 	obj := b.up.Object()
-	b.wantOf(obj, outcome)
+	b.requireOutcome(obj, outcome)
 	return obj
 }
 
-// wantOf reconciles obj and requires the outcome. After a success, it also checks the properties
+// requireOutcome reconciles obj and requires the outcome. After a success, it also checks the properties
 // that always hold.
-func (b *harness) wantOf(obj source.Object, outcome source.Outcome) source.Result {
+func (b *harness) requireOutcome(obj source.Object, outcome source.Outcome) source.Result {
 	b.Helper()
 	result, err := b.run(obj)
 	good := outcome == source.Stored || outcome == source.Unchanged

@@ -53,9 +53,9 @@ func resolveIsStable(t TB, k Kind) {
 func newContentIsNewRevision(t TB, k Kind) {
 	b := newHarness(t, k)
 	b.publish(tree("a", "one\n"))
-	first := b.want(source.Stored).Artifact()
+	first := b.requireNewOutcome(source.Stored).Artifact()
 	b.publish(tree("a", "two\n"))
-	obj := b.want(source.Stored)
+	obj := b.requireNewOutcome(source.Stored)
 	second := obj.Artifact()
 	if first.Revision == second.Revision || first.Digest == second.Digest || first.Path == second.Path {
 		t.Errorf("artifact of new content is %+v, that of the old one was %+v", second, first)
@@ -74,10 +74,10 @@ func sameTreeSameBytes(t TB, k Kind) {
 		b := newHarness(t, k)
 		if i == 1 {
 			b.publish(tree("other", "history\n"))
-			b.want(source.Stored)
+			b.requireNewOutcome(source.Stored)
 		}
 		b.publish(sample())
-		served := b.served(b.want(source.Stored).Artifact())
+		served := b.served(b.requireNewOutcome(source.Stored).Artifact())
 		if i == 1 && !bytes.Equal(first, served) {
 			t.Errorf("two upstreams with one tree made artifacts of %d and %d bytes that differ", len(first), len(served))
 		}
@@ -88,7 +88,7 @@ func sameTreeSameBytes(t TB, k Kind) {
 func readsBack(t TB, k Kind) {
 	b := newHarness(t, k)
 	b.publish(sample())
-	obj := b.want(source.Stored)
+	obj := b.requireNewOutcome(source.Stored)
 	b.requireFiles(obj.Artifact(), sample())
 	if a := obj.Artifact(); a.Size != int64(len(b.served(a))) || a.LastUpdateTime.IsZero() {
 		t.Errorf("artifact of %d bytes is recorded as %+v", len(b.served(a)), a)
@@ -98,9 +98,9 @@ func readsBack(t TB, k Kind) {
 func unchangedDoesNotFetch(t TB, k Kind) {
 	b := newHarness(t, k)
 	b.publish(sample())
-	first := b.want(source.Stored)
+	first := b.requireNewOutcome(source.Stored)
 	before := b.up.Traffic().Content
-	second := b.want(source.Unchanged)
+	second := b.requireNewOutcome(source.Unchanged)
 	if read := b.up.Traffic().Content - before; read != 0 && !k.ReadsContent {
 		t.Errorf("unchanged upstream served %d units of content", read)
 	}
@@ -118,17 +118,17 @@ func unchangedDoesNotFetch(t TB, k Kind) {
 func driftFetches(t TB, k Kind) {
 	b := newHarness(t, k)
 	b.publish(sample())
-	first := b.want(source.Stored)
+	first := b.requireNewOutcome(source.Stored)
 	obj := b.up.Object()
 	k.Drift(obj)
-	b.wantOf(obj, source.Stored)
+	b.requireOutcome(obj, source.Stored)
 	if obj.Head().Metadata.Generation != first.Head().Metadata.Generation+1 {
 		t.Errorf("generation %d, after a change of the spec %d", first.Head().Metadata.Generation, obj.Head().Metadata.Generation)
 	}
 	again := b.up.Object()
 	k.Drift(again)
-	b.wantOf(again, source.Unchanged)
-	b.want(source.Stored) // drift back
+	b.requireOutcome(again, source.Unchanged)
+	b.requireNewOutcome(source.Stored) // drift back
 }
 
 func ignoreFiles(t TB, k Kind) {
@@ -144,7 +144,7 @@ func ignoreFiles(t TB, k Kind) {
 		delete(want, "sub/deep/b.log")
 	}
 	b.publish(published)
-	b.requireFiles(b.want(source.Stored).Artifact(), want)
+	b.requireFiles(b.requireNewOutcome(source.Stored).Artifact(), want)
 }
 
 // failures checks two runs for every failure: a first run, after which there is no artifact, and a
@@ -240,7 +240,7 @@ func (b *harness) requireKept(defect string, before, now source.Object) {
 func (b *harness) repair(f Failure) source.Object {
 	b.Helper()
 	b.up.Break("")
-	obj := b.want(source.Stored)
+	obj := b.requireNewOutcome(source.Stored)
 	if _, ok := b.event(cmp.Or(b.kind.EventReason, "NewArtifact")); !ok {
 		b.Errorf("%s: no event about the new artifact after it was mended", f.Defect)
 	}
@@ -256,7 +256,7 @@ func (b *harness) requireRecovery(f Failure) {
 	if err == nil {
 		return // the defect is in content that the run did not need
 	}
-	b.want(source.Unchanged)
+	b.requireNewOutcome(source.Unchanged)
 	if e, ok := b.event(cmp.Or(b.kind.EventReason, "Succeeded")); !ok || e.Severity != "info" {
 		b.Errorf("%s: event about the recovery after %+v is %+v", f.Defect, result, e)
 	}
@@ -266,11 +266,11 @@ func forgedIsNotStored(t TB, k Kind) {
 	b := newHarness(t, k)
 	b.publish(tree("a", "one\n"))
 	b.up.Break(Signed)
-	good := b.want(source.Stored)
+	good := b.requireNewOutcome(source.Stored)
 	if c := good.Common().Condition(source.SourceVerifiedCondition); c.Status != "True" || c.Reason != "Succeeded" || c.Message == "" {
 		t.Errorf("condition SourceVerified is %+v", c)
 	}
-	b.want(source.Unchanged)
+	b.requireNewOutcome(source.Unchanged)
 	files := b.files()
 	b.publish(tree("a", "two\n"))
 	b.up.Break(Forged)
@@ -284,7 +284,7 @@ func forgedIsNotStored(t TB, k Kind) {
 		t.Errorf("the store held %v, now %v", files, now)
 	}
 	b.up.Break("")
-	b.want(source.Stored)
+	b.requireNewOutcome(source.Stored)
 }
 
 func hostileNames(t TB, k Kind) {
@@ -300,7 +300,7 @@ func hostileNames(t TB, k Kind) {
 			t.Errorf("%q: outcome %q, error %v, artifact %+v, files %v", name, result.Outcome, err, obj.Artifact(), b.files())
 		}
 		b.publish(tree("good", "good\n"))
-		b.want(source.Stored)
+		b.requireNewOutcome(source.Stored)
 	}
 }
 
@@ -333,7 +333,7 @@ func statusSurvivesJSON(t TB, k Kind) {
 	if k.Drift != nil {
 		k.Drift(stored) // so that the status records something
 	}
-	b.wantOf(stored, source.Stored)
+	b.requireOutcome(stored, source.Stored)
 	text := b.JSON(stored)
 	read := b.up.Object()
 	if err := json.Unmarshal([]byte(text), read); err != nil {
@@ -356,11 +356,11 @@ func lostArtifactIsRestored(t TB, k Kind) {
 	for name, spoil := range damage {
 		b := newHarness(t, k)
 		b.publish(sample())
-		first := b.want(source.Stored)
+		first := b.requireNewOutcome(source.Stored)
 		if err := spoil(filepath.Join(b.Dir, filepath.FromSlash(first.Artifact().Path))); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		second := b.want(source.Stored)
+		second := b.requireNewOutcome(source.Stored)
 		if first.Artifact().Digest != second.Artifact().Digest {
 			t.Errorf("%s: digest was %s, is %s", name, first.Artifact().Digest, second.Artifact().Digest)
 		}
@@ -368,14 +368,14 @@ func lostArtifactIsRestored(t TB, k Kind) {
 			t.Errorf("%s: event ArtifactVerificationFailed is %+v, %t", name, e, ok)
 		}
 		b.requireFiles(second.Artifact(), sample())
-		b.want(source.Unchanged)
+		b.requireNewOutcome(source.Unchanged)
 	}
 }
 
 func suspendedIsLeftAlone(t TB, k Kind) {
 	b := newHarness(t, k)
 	b.publish(sample())
-	stored := b.want(source.Stored)
+	stored := b.requireNewOutcome(source.Stored)
 	b.publish(tree("a", "newer\n"))
 	obj := b.up.Object()
 	if k.Suspend != nil {
@@ -384,7 +384,7 @@ func suspendedIsLeftAlone(t TB, k Kind) {
 		b.editSpec(obj, "suspend", true)
 	}
 	before := b.up.Traffic()
-	if result := b.wantOf(obj, source.Suspended); result.After != 0 {
+	if result := b.requireOutcome(obj, source.Suspended); result.After != 0 {
 		t.Errorf("next run of a suspended object after %v", result.After)
 	}
 	if now := b.up.Traffic(); now != before {
@@ -393,17 +393,17 @@ func suspendedIsLeftAlone(t TB, k Kind) {
 	if len(b.Events) != 0 || !reflect.DeepEqual(statusOf(stored), statusOf(obj)) {
 		t.Errorf("suspended object: status %+v, events %+v", statusOf(obj), b.Events)
 	}
-	b.want(source.Stored)
+	b.requireNewOutcome(source.Stored)
 }
 
 func requestIsAcknowledged(t TB, k Kind) {
 	b := newHarness(t, k)
 	b.publish(sample())
-	b.want(source.Stored)
+	b.requireNewOutcome(source.Stored)
 	for i, key := range requestKeys {
 		obj := b.up.Object()
 		b.request(obj, i, key)
-		b.wantOf(obj, source.Unchanged)
+		b.requireOutcome(obj, source.Unchanged)
 		b.requireAcknowledged(obj, key)
 	}
 }
@@ -467,7 +467,7 @@ func stallObeysCancellation(t TB, k Kind) {
 		obj := b.up.Object()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		ended := b.inBackground(ctx, obj)
+		ended := b.reconcileInBackground(ctx, obj)
 		select {
 		case <-met:
 		case run := <-ended:
@@ -487,7 +487,7 @@ func stallObeysCancellation(t TB, k Kind) {
 			t.Errorf("%s: the store held %v, now %v", defect, files, now)
 		}
 		b.up.Break("")
-		b.want(source.Stored)
+		b.requireNewOutcome(source.Stored)
 	}
 }
 
@@ -501,13 +501,13 @@ func stallObeysTimeout(t TB, k Kind) {
 		} else {
 			k.ShortenTimeout(b.up)
 		}
-		run := b.await(b.inBackground(t.Context(), obj), defect)
+		run := b.await(b.reconcileInBackground(t.Context(), obj), defect)
 		if run.result.Outcome != source.Failed || !errors.Is(run.err, context.DeadlineExceeded) || !strings.Contains(run.err.Error(), "spec.timeout") {
 			t.Errorf("%s: outcome %q, error %v; want a failure that names spec.timeout", defect, run.result.Outcome, run.err)
 		}
 		b.requireKept(string(defect), good, obj)
 		b.up.Break("")
-		b.want(source.Stored)
+		b.requireNewOutcome(source.Stored)
 	}
 }
 
@@ -516,7 +516,7 @@ func newStall(t TB, k Kind) (*harness, source.Object) {
 	t.Helper()
 	b := newHarness(t, k)
 	b.publish(tree("a", "one\n"))
-	good := b.want(source.Stored)
+	good := b.requireNewOutcome(source.Stored)
 	b.publish(sample())
 	return b, good
 }
@@ -527,8 +527,8 @@ type runResult struct {
 	err    error
 }
 
-// inBackground reconciles obj in another goroutine.
-func (b *harness) inBackground(ctx context.Context, obj source.Object) <-chan runResult {
+// reconcileInBackground reconciles obj in another goroutine.
+func (b *harness) reconcileInBackground(ctx context.Context, obj source.Object) <-chan runResult {
 	ended := make(chan runResult, 1)
 	go func() {
 		result, err := b.reconcile(ctx, obj, b.up.Origin(obj))

@@ -116,13 +116,13 @@ type Failure struct {
 	Message   string         // a part of its message
 }
 
-// Fails returns a failure that is retried: the run fails before or while it fetches.
-func Fails(d Defect, reason, message string) Failure {
+// NewFailure returns a failure that is retried: the run fails before or while it fetches.
+func NewFailure(d Defect, reason, message string) Failure {
 	return Failure{Defect: d, Outcome: source.Failed, Condition: "FetchFailed", Reason: reason, Message: message}
 }
 
-// Only keeps the failures with these defects, for a variant in which others might end differently.
-func (k *Kind) Only(defects ...Defect) {
+// KeepFailures keeps the failures with these defects, for a variant in which others might end differently.
+func (k *Kind) KeepFailures(defects ...Defect) {
 	k.Failures = slices.DeleteFunc(k.Failures, func(f Failure) bool { return !slices.Contains(defects, f.Defect) })
 }
 

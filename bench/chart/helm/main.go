@@ -45,7 +45,7 @@ func read(path, chart string) error {
 // write generates an index and writes it in YAML, or in JSON if the name ends in .json.
 func write(path string, size int) error {
 	format := filepath.Ext(path)
-	index := made(size, format)
+	index := generateIndex(size, format)
 	if format == ".json" {
 		return index.WriteJSONFile(path, 0o644)
 	}

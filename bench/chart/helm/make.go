@@ -15,9 +15,9 @@ const (
 	versions = 160
 )
 
-// fixed is the approximate number of bytes of an entry that do not depend on the
+// fixedBytes is the approximate number of bytes of an entry that do not depend on the
 // size of the index.
-var fixed = map[string]int{".yaml": 890, ".json": 1180}
+var fixedBytes = map[string]int{".yaml": 890, ".json": 1180}
 
 // An indexGenerator generates an index. It is deterministic.
 type indexGenerator struct {
@@ -25,8 +25,8 @@ type indexGenerator struct {
 	extra int // bytes of text in an entry to reach the size
 }
 
-func made(size int, format string) *repo.IndexFile {
-	m := &indexGenerator{rand: rand.New(rand.NewPCG(1, 2)), extra: size/(charts*versions) - fixed[format]}
+func generateIndex(size int, format string) *repo.IndexFile {
+	m := &indexGenerator{rand: rand.New(rand.NewPCG(1, 2)), extra: size/(charts*versions) - fixedBytes[format]}
 	index := repo.NewIndexFile()
 	index.Generated = time.Unix(1.7e9, 0).UTC()
 	for c := range charts {

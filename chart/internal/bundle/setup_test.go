@@ -110,7 +110,7 @@ var must = testenv.Must
 
 // spools returns limits whose spools must be closed at the end of the test.
 func spools(t testing.TB) artifact.Limits {
-	return artifact.Limits{Temp: testenv.NewSpools(t).Create}
+	return artifact.Limits{Temp: testenv.NewTempFiles(t).Create}
 }
 
 // open opens the chart at the root of f.

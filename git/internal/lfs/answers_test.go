@@ -23,7 +23,7 @@ import (
 
 // receivedCredentials returns the credentials that a server received, as PHASE AUTHORIZATION X-KEY,
 // sorted, each once.
-func receivedCredentials(s *testenv.Server) []string {
+func receivedCredentials(s *testenv.GitServer) []string {
 	all := map[string]bool{}
 	for _, q := range s.Requests() {
 		all[strings.TrimSpace(fmt.Sprint(q.Phase, " ", q.Authorization, " ", q.Header.Get("X-Key")))] = true
@@ -125,8 +125,8 @@ func TestCredentials(t *testing.T) {
 			t.Parallel()
 			objects := new(testenv.LFS)
 			all := func(*http.Request) bool { return true }
-			here := testenv.ServeAll(t, testenv.HTTP{LFS: objects, Allow: all}, nil)
-			there := testenv.ServeAll(t, testenv.HTTP{LFS: objects, Allow: all}, nil)
+			here := testenv.ServeRepos(t, testenv.GitConfig{LFS: objects, Allow: all}, nil)
+			there := testenv.ServeRepos(t, testenv.GitConfig{LFS: objects, Allow: all}, nil)
 			objects.Edit = func(o *testenv.LFSAnswer) {
 				o.Authenticated = row.trusted
 				if row.edit != nil {
@@ -162,8 +162,8 @@ func (s *lfsServer) moveRepository(t *testing.T, url string) {
 func TestRefusedAddresses(t *testing.T) {
 	objects := new(testenv.LFS)
 	ca := testenv.NewCA(t)
-	plain := testenv.ServeAll(t, testenv.HTTP{LFS: objects}, nil)
-	secure := testenv.ServeAll(t, testenv.HTTP{LFS: objects, CA: ca}, nil)
+	plain := testenv.ServeRepos(t, testenv.GitConfig{LFS: objects}, nil)
+	secure := testenv.ServeRepos(t, testenv.GitConfig{LFS: objects, CA: ca}, nil)
 	testenv.Resolve(t, "git.example", "203.0.113.7")
 	at := "http://git.example" + plain.URL[strings.LastIndex(plain.URL, ":"):] + "/repo.git"
 	everywhere := func(repo string) *http.Client {
@@ -172,7 +172,7 @@ func TestRefusedAddresses(t *testing.T) {
 	}
 	for name, row := range map[string]struct {
 		repo, href, location string
-		server               *testenv.Server
+		server               *testenv.GitServer
 		say                  string
 	}{
 		"link leads from https to http":     {secure.Repo(), plain.URL + "/x", "", secure, "leads from https to http"},
@@ -451,7 +451,7 @@ func TestNoTimeLeft(t *testing.T) {
 // Permanent failures are not retried.
 func TestLastingFailures(t *testing.T) {
 	const nobody = "http://127.0.0.1:1"
-	untrusted := testenv.ServeAll(t, testenv.HTTP{LFS: new(testenv.LFS), CA: testenv.NewCA(t)}, nil)
+	untrusted := testenv.ServeRepos(t, testenv.GitConfig{LFS: new(testenv.LFS), CA: testenv.NewCA(t)}, nil)
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusProxyAuthRequired) }))
 	defer refusing.Close()
 	behind := func(*http.Request) (*url.URL, error) { return url.Parse(refusing.URL) }
@@ -497,7 +497,7 @@ func TestStalls(t *testing.T) {
 		{Phase: testenv.LFSObject, Do: testenv.Stall, After: -1}, {Phase: testenv.LFSObject, Do: testenv.Stall, After: 4},
 	} {
 		s := newLFSServer(t, new(testenv.LFS))
-		s.options.Temp = testenv.NewSpools(t).Create
+		s.options.Temp = testenv.NewTempFiles(t).Create
 		began := s.server.Break(&d)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		enough := errors.New("enough")

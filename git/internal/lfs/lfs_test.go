@@ -35,7 +35,7 @@ const canary = "cAnArY-t0ken"
 type lfsServer struct {
 	t       *testing.T
 	objects *testenv.LFS
-	server  *testenv.Server
+	server  *testenv.GitServer
 	client  *lfs.Client
 	options lfs.Options
 	files   fstest.MapFS
@@ -48,7 +48,7 @@ type lfsServer struct {
 func newLFSServer(t *testing.T, objects *testenv.LFS) *lfsServer {
 	t.Helper()
 	s := &lfsServer{t: t, objects: objects, clock: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
-	s.server = testenv.ServeAll(t, testenv.HTTP{LFS: objects, Bearer: canary}, nil)
+	s.server = testenv.ServeRepos(t, testenv.GitConfig{LFS: objects, Bearer: canary}, nil)
 	s.files = tree(".gitattributes", "*.bin filter=lfs\n", "a.bin", objects.Add("content of a"), "b.bin", objects.Add("content of b"))
 	repo := testenv.URL(t, s.server.Repo())
 	config := transport.Config{Origin: repo, Auth: transport.Auth{Bearer: canary}}
@@ -298,7 +298,7 @@ func TestViews(t *testing.T) {
 // After a failure no spool is left, and the error names its subject.
 func TestFailures(t *testing.T) {
 	s := &completeSource{content: map[string]string{}}
-	o := lfs.Options{Fetch: s.fetch, Temp: testenv.NewSpools(t).Create}
+	o := lfs.Options{Fetch: s.fetch, Temp: testenv.NewTempFiles(t).Create}
 	wrapped := objects(t, tree(".gitattributes", "*.bin filter=lfs\n", "a.bin", s.add("a")))
 	broken := errors.New("broken")
 	s.err = broken

@@ -265,7 +265,7 @@ func distance(n int) []byte {
 func TestReadMemory(t *testing.T) {
 	data := bomb(32*mega, 32*mega)
 	var err error
-	used := measure.Allocated(func() { err = readAndClose(t, bytes.NewReader(data), packfile.Options{}) })
+	used := measure.AllocatedBytes(func() { err = readAndClose(t, bytes.NewReader(data), packfile.Options{}) })
 	must(t, err)
 	if used > 8<<20 {
 		t.Errorf("%d bytes allocated", used)

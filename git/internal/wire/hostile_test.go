@@ -250,7 +250,7 @@ func TestManyRefs(t *testing.T) {
 		give := func(w http.ResponseWriter) {
 			most := len(list) / 10 * 9
 			w.Write(list[:most])
-			read = append(read, measure.Live())
+			read = append(read, measure.LiveBytes())
 			w.Write(list[most:])
 		}
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -266,7 +266,7 @@ func TestManyRefs(t *testing.T) {
 			}
 		})
 		client, u := serve(t, h)
-		before := measure.Live()
+		before := measure.LiveBytes()
 		r := wire.New(wire.HTTP(client, u), "")
 		defer r.Close()
 		refs, err := r.Refs(context.Background(), false, "refs/heads/branch-1499")

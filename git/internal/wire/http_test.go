@@ -280,7 +280,7 @@ func TestVersions(t *testing.T) {
 	old := repo.Commit(testenv.Commit{Branch: "main"})
 	tip := repo.Commit(testenv.Commit{Branch: "main"})
 	for _, version0 := range []bool{false, true} {
-		s := serveSSH(t, testenv.SSH{NoEnv: version0, NoAnyWant: true}, repo)
+		s := serveSSH(t, testenv.SSHConfig{NoEnv: version0, NoAnyWant: true}, repo)
 		s.config.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			s.dials++
 			return new(net.Dialer).DialContext(ctx, network, addr)

@@ -63,7 +63,7 @@ func TestSSHIdentity(t *testing.T) {
 		{"none", rsaPublic, nil, "", "identity is missing"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := serveSSH(t, testenv.SSH{Users: []ssh.PublicKey{tt.public}, Run: program(greeting2, "", 0)}, nil)
+			s := serveSSH(t, testenv.SSHConfig{Users: []ssh.PublicKey{tt.public}, Run: program(greeting2, "", 0)}, nil)
 			s.config.Identity, s.config.Passphrase = tt.identity, []byte(tt.passphrase)
 			r, err := dial(t.Context(), s.to(t, "/p"))
 			if tt.want == "" {
@@ -79,7 +79,7 @@ func TestSSHIdentity(t *testing.T) {
 }
 
 func TestSSHErrors(t *testing.T) {
-	s := serveSSH(t, testenv.SSH{Run: program("", "fatal: '/none.git' does not appear to be a git repository", 128)}, nil)
+	s := serveSSH(t, testenv.SSHConfig{Run: program("", "fatal: '/none.git' does not appear to be a git repository", 128)}, nil)
 	try := func(u *url.URL) error {
 		_, err := dial(context.Background(), wire.SSH(s.config, u))
 		return err
@@ -111,7 +111,7 @@ func TestSSHQuoting(t *testing.T) {
 		"/~me/a.git":       `git-upload-pack '~me/a.git'`,
 		"/-u/--exec=x":     `git-upload-pack '/-u/--exec=x'`,
 	} {
-		s := serveSSH(t, testenv.SSH{Run: program("", "", 1)}, nil)
+		s := serveSSH(t, testenv.SSHConfig{Run: program("", "", 1)}, nil)
 		_, err := dial(context.Background(), s.to(t, path))
 		if got := s.Sessions(); !errors.Is(err, wire.ErrProtocol) || len(got) != 1 || got[0].Command != want {
 			t.Errorf("%s: %v, %v, want %s", path, got, err, want)
@@ -122,17 +122,17 @@ func TestSSHQuoting(t *testing.T) {
 func TestSSHSessionErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		server testenv.SSH
+		server testenv.SSHConfig
 		phase  wire.Phase
 		kind   error
 		want   string
 	}{
-		{"no channels", testenv.SSH{Refuse: "channel"}, wire.Advertisement, nil, "no channels here"},
-		{"no commands", testenv.SSH{Refuse: "command"}, wire.Advertisement, wire.ErrRemote, "does not run git-upload-pack"},
-		{"message", testenv.SSH{Run: program("", "ERROR: Repository not found.\n", 1)}, wire.Advertisement, wire.ErrNotFound, "Repository not found."},
-		{"long message", testenv.SSH{Run: program("", strings.Repeat("\x1blong ", 10_000), 1)}, wire.Advertisement, wire.ErrRemote, "…"},
-		{"no message", testenv.SSH{Run: program("", "", 1)}, wire.Advertisement, wire.ErrProtocol, "ends early"},
-		{"end after the greeting", testenv.SSH{Run: program(greeting2, "out of memory", 1)}, wire.LsRefs, wire.ErrRemote, "out of memory"},
+		{"no channels", testenv.SSHConfig{Refuse: "channel"}, wire.Advertisement, nil, "no channels here"},
+		{"no commands", testenv.SSHConfig{Refuse: "command"}, wire.Advertisement, wire.ErrRemote, "does not run git-upload-pack"},
+		{"message", testenv.SSHConfig{Run: program("", "ERROR: Repository not found.\n", 1)}, wire.Advertisement, wire.ErrNotFound, "Repository not found."},
+		{"long message", testenv.SSHConfig{Run: program("", strings.Repeat("\x1blong ", 10_000), 1)}, wire.Advertisement, wire.ErrRemote, "…"},
+		{"no message", testenv.SSHConfig{Run: program("", "", 1)}, wire.Advertisement, wire.ErrProtocol, "ends early"},
+		{"end after the greeting", testenv.SSHConfig{Run: program(greeting2, "out of memory", 1)}, wire.LsRefs, wire.ErrRemote, "out of memory"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := runAllPhases(t.Context(), serveSSH(t, tt.server, nil).to(t, "/p"), func(wire.Phase) {})
@@ -145,7 +145,7 @@ func TestSSHSessionErrors(t *testing.T) {
 }
 
 func TestKnownHosts(t *testing.T) {
-	s := serveSSH(t, testenv.SSH{HostKeys: []string{"rsa", "ecdsa", "ed25519"}, Run: program(greeting2, "", 0)}, nil)
+	s := serveSSH(t, testenv.SSHConfig{HostKeys: []string{"rsa", "ecdsa", "ed25519"}, Run: program(greeting2, "", 0)}, nil)
 	rsaKey, ecKey, edKey := text(s.HostKeys[0].PublicKey()), text(s.HostKeys[1].PublicKey()), text(s.HostKeys[2].PublicKey())
 	otherKey, otherRSAKey := otherKeys(t)
 	other, otherRSA := text(otherKey), text(otherRSAKey)
@@ -208,7 +208,7 @@ func TestKnownHosts(t *testing.T) {
 
 // A server without a key of the known types shows another key, which the error names.
 func TestHostKeyOfOtherType(t *testing.T) {
-	s := serveSSH(t, testenv.SSH{HostKeys: []string{"ecdsa"}}, nil)
+	s := serveSSH(t, testenv.SSHConfig{HostKeys: []string{"ecdsa"}}, nil)
 	_, known := otherKeys(t)
 	s.config.KnownHosts = []byte(knownhosts.Line([]string{s.Addr}, known))
 	_, err := dial(t.Context(), s.to(t, "/p"))
@@ -237,21 +237,21 @@ func otherKeys(t *testing.T) (ed25519, rsa ssh.PublicKey) {
 
 func TestLFSGrant(t *testing.T) {
 	for name, row := range map[string]struct {
-		server testenv.SSH
+		server testenv.SSHConfig
 		want   string
 		err    error
 		say    string
 	}{
-		"answer":         {testenv.SSH{Run: program(`{"href":"x"}`, "a warning", 0)}, `{"href":"x"}`, nil, ""},
-		"no program":     {testenv.SSH{Run: program("", "sh: git-lfs-authenticate:\x1b[1m command not found\n", 127)}, "", wire.ErrUnsupported, "git-lfs-authenticate: sh: git-lfs-authenticate:"},
-		"refused":        {testenv.SSH{Run: program("{}", "fatal: DENIED", 1)}, "", wire.ErrUnsupported, "DENIED"},
-		"too long":       {testenv.SSH{Run: program(strings.Repeat("x", 64<<10+1), "", 0)}, "", wire.ErrLimit, "more than 65536 bytes"},
-		"no command":     {testenv.SSH{Refuse: "command"}, "", wire.ErrUnsupported, "does not run git-lfs-authenticate"},
-		"no channel":     {testenv.SSH{Refuse: "channel"}, "", nil, "no channels here"},
-		"no exit":        {testenv.SSH{Run: hangUp("{}")}, "{}", nil, ""},
-		"nothing":        {testenv.SSH{Run: hangUp("")}, "", wire.ErrUnsupported, ""},
-		"cut complaint":  {testenv.SSH{Run: program("", strings.Repeat("c ", 508)+"part-of-a-secret", 1)}, "", wire.ErrUnsupported, "c c…"},
-		"long complaint": {testenv.SSH{Run: program("", strings.Repeat("complaint ", 10_000), 1)}, "", wire.ErrUnsupported, "…"},
+		"answer":         {testenv.SSHConfig{Run: program(`{"href":"x"}`, "a warning", 0)}, `{"href":"x"}`, nil, ""},
+		"no program":     {testenv.SSHConfig{Run: program("", "sh: git-lfs-authenticate:\x1b[1m command not found\n", 127)}, "", wire.ErrUnsupported, "git-lfs-authenticate: sh: git-lfs-authenticate:"},
+		"refused":        {testenv.SSHConfig{Run: program("{}", "fatal: DENIED", 1)}, "", wire.ErrUnsupported, "DENIED"},
+		"too long":       {testenv.SSHConfig{Run: program(strings.Repeat("x", 64<<10+1), "", 0)}, "", wire.ErrLimit, "more than 65536 bytes"},
+		"no command":     {testenv.SSHConfig{Refuse: "command"}, "", wire.ErrUnsupported, "does not run git-lfs-authenticate"},
+		"no channel":     {testenv.SSHConfig{Refuse: "channel"}, "", nil, "no channels here"},
+		"no exit":        {testenv.SSHConfig{Run: hangUp("{}")}, "{}", nil, ""},
+		"nothing":        {testenv.SSHConfig{Run: hangUp("")}, "", wire.ErrUnsupported, ""},
+		"cut complaint":  {testenv.SSHConfig{Run: program("", strings.Repeat("c ", 508)+"part-of-a-secret", 1)}, "", wire.ErrUnsupported, "c c…"},
+		"long complaint": {testenv.SSHConfig{Run: program("", strings.Repeat("complaint ", 10_000), 1)}, "", wire.ErrUnsupported, "…"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serveSSH(t, row.server, nil)
@@ -299,7 +299,7 @@ func TestLFSGrantNeedsSSH(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "ssh://[USER@]HOST") {
 		t.Errorf("%v", err)
 	}
-	_, err = wire.LFSGrant(t.Context(), serveSSH(t, testenv.SSH{Users: []ssh.PublicKey{}}, nil).to(t, "/repo.git"))
+	_, err = wire.LFSGrant(t.Context(), serveSSH(t, testenv.SSHConfig{Users: []ssh.PublicKey{}}, nil).to(t, "/repo.git"))
 	if !errors.Is(err, wire.ErrAuth) {
 		t.Errorf("%v", err)
 	}
@@ -311,7 +311,7 @@ func TestLFSGrantStalls(t *testing.T) {
 	began, over := make(chan struct{}), make(chan struct{})
 	defer close(over)
 	enough := errors.New("enough")
-	for name, s := range map[string]testenv.SSH{
+	for name, s := range map[string]testenv.SSHConfig{
 		"before the session": {Ignore: func() { began <- struct{}{} }},
 		"in the answer": {Run: func(ch ssh.Channel) uint32 {
 			io.WriteString(ch, "{")

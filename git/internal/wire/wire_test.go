@@ -37,7 +37,7 @@ type sshServer struct {
 	dials  int
 }
 
-func serveSSH(t testing.TB, c testenv.SSH, repo *testenv.Repo) *sshServer {
+func serveSSH(t testing.TB, c testenv.SSHConfig, repo *testenv.Repo) *sshServer {
 	t.Helper()
 	identity, public := testenv.UserKey(t, "")
 	if c.Users == nil {
@@ -216,10 +216,10 @@ func TestStalls(t *testing.T) {
 			return wire.SSH(wire.SSHConfig{KnownHosts: anyHost(t)}, &url.URL{Scheme: "ssh", Host: silentServer(t, at), Path: "/p"})
 		}},
 		{"ssh: session", wire.Advertisement, func(t *testing.T, at chan struct{}) wire.Transport {
-			return serveSSH(t, testenv.SSH{Ignore: func() { at <- struct{}{} }}, nil).to(t, "/p")
+			return serveSSH(t, testenv.SSHConfig{Ignore: func() { at <- struct{}{} }}, nil).to(t, "/p")
 		}},
 		{"ssh: end without exit status", wire.Advertisement, func(t *testing.T, at chan struct{}) wire.Transport {
-			return serveSSH(t, testenv.SSH{Run: func(ch ssh.Channel) uint32 {
+			return serveSSH(t, testenv.SSHConfig{Run: func(ch ssh.Channel) uint32 {
 				ch.CloseWrite()
 				at <- struct{}{}
 				io.Copy(io.Discard, ch)
@@ -234,7 +234,7 @@ func TestStalls(t *testing.T) {
 			return wire.HTTP(client, u)
 		}}, stallTest{"ssh: " + s.name, s.phase, func(t *testing.T, at chan struct{}) wire.Transport {
 			s.s.stalled = at
-			return serveSSH(t, testenv.SSH{Run: s.s.runSSH}, nil).to(t, "/p")
+			return serveSSH(t, testenv.SSHConfig{Run: s.s.runSSH}, nil).to(t, "/p")
 		}})
 	}
 	for _, tt := range tests {

@@ -15,7 +15,7 @@ func WaitGone(t testing.TB, names ...string) {
 	again, end := time.NewTicker(time.Millisecond), time.After(2*time.Minute)
 	defer again.Stop()
 	for {
-		left := with(stacks(), names)
+		left := filterStacks(stacks(), names)
 		if left == "" {
 			return
 		}
@@ -36,8 +36,8 @@ func stacks() string {
 	}
 }
 
-// with returns the stacks that contain one of the names.
-func with(stacks string, names []string) string {
+// filterStacks returns the stacks that contain one of the names.
+func filterStacks(stacks string, names []string) string {
 	var found []string
 	for stack := range strings.SplitSeq(stacks, "\n\n") {
 		for _, name := range names {

@@ -13,9 +13,9 @@ import (
 	"runtime/metrics"
 )
 
-// Live returns how many bytes of the heap are reachable. Allocations made during
+// LiveBytes returns how many bytes of the heap are reachable. Allocations made during
 // the call may be counted, so call it while the process is mostly idle.
-func Live() int64 {
+func LiveBytes() int64 {
 	runtime.GC()
 	runtime.GC() // the second one frees the content of pools and objects with finalizers
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
@@ -23,9 +23,9 @@ func Live() int64 {
 	return int64(sample[0].Value.Uint64())
 }
 
-// Allocated returns how many bytes are allocated while do runs, including those
+// AllocatedBytes returns how many bytes are allocated while do runs, including those
 // that are garbage when it returns.
-func Allocated(do func()) int64 {
+func AllocatedBytes(do func()) int64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	do()

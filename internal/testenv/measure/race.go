@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// Race reports whether the race detector is on, which makes computation about ten
+// RaceEnabled reports whether the race detector is on, which makes computation about ten
 // times slower.
-func Race() bool {
+func RaceEnabled() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
@@ -17,7 +17,7 @@ func Race() bool {
 // computes a lot, for example while it parses a hostile document: such a test has no races to find.
 func WithoutRace(t testing.TB) {
 	t.Helper()
-	if Race() {
+	if RaceEnabled() {
 		t.Skip("one goroutine at a time computes: run it without the race detector")
 	}
 }

@@ -70,21 +70,21 @@ func (s *server) text() string {
 	return string(text)
 }
 
-// said returns the end of the log.
-func (s *server) said() string {
+// logTail returns the end of the log.
+func (s *server) logTail() string {
 	text := s.text()
 	return text[max(0, len(text)-3000):]
 }
 
 var (
-	startOnce sync.Once
-	shared    *cluster
-	servers   []*server
-	workDir   string
+	startOnce     sync.Once
+	sharedCluster *cluster
+	servers       []*server
+	workDir       string
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asController) != "" {
+	if os.Getenv(controllerEnv) != "" {
 		main()
 		return
 	}
@@ -107,11 +107,11 @@ func TestMain(m *testing.M) {
 // startCluster returns the shared cluster, which the first test starts.
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	startOnce.Do(func() { shared = freshCluster(t) })
-	if shared == nil {
+	startOnce.Do(func() { sharedCluster = freshCluster(t) })
+	if sharedCluster == nil {
 		t.Fatal("the API server did not start")
 	}
-	return shared
+	return sharedCluster
 }
 
 // freshCluster returns a cluster for one test, without definitions of our group.
@@ -218,7 +218,7 @@ func tryCluster(t *testing.T, flags []string) (*cluster, error) {
 	if err := begin(); err != nil {
 		etcd.kill()
 		api.kill()
-		return nil, fmt.Errorf("%w\n%s\n%s", err, etcd.said(), api.said())
+		return nil, fmt.Errorf("%w\n%s\n%s", err, etcd.logTail(), api.logTail())
 	}
 	kubeconfig := func(user string) string {
 		return write(user+".kubeconfig", fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: t,
@@ -283,25 +283,25 @@ func (c *cluster) define(t *testing.T) {
 		})
 	}
 	for _, kind := range kinds {
-		c.served(t, source.ReferenceGroup, source.V1, kind)
+		c.waitServed(t, source.ReferenceGroup, source.V1, kind)
 	}
 }
 
-// served waits until a kind is served, shortly after its definition is established.
-func (c *cluster) served(t *testing.T, group, version, kind string) {
+// waitServed waits until a kind is served, shortly after its definition is established.
+func (c *cluster) waitServed(t *testing.T, group, version, kind string) {
 	t.Helper()
-	until(t, kind+" is served", func() bool {
+	waitUntil(t, kind+" is served", func() bool {
 		list := new(unstructured.UnstructuredList)
 		list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: version, Kind: kind + "List"})
 		return c.List(context.Background(), list, client.Limit(1)) == nil
 	})
 }
 
-// may waits until a user has a permission, shortly after it was granted.
-func (c *cluster) may(t *testing.T, user, namespace string, r permission) {
+// waitPermission waits until a user has a permission, shortly after it was granted.
+func (c *cluster) waitPermission(t *testing.T, user, namespace string, r permission) {
 	t.Helper()
 	resource, sub, _ := strings.Cut(r.resource, "/")
-	until(t, fmt.Sprintf("%s may %s", user, r), func() bool {
+	waitUntil(t, fmt.Sprintf("%s may %s", user, r), func() bool {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Namespace: namespace, Verb: r.verb, Group: r.group, Resource: resource, Subresource: sub,
 		}}}
@@ -324,7 +324,7 @@ func (c *cluster) roles(t *testing.T, namespace string) {
 			if namespace == "" {
 				one = permission{"watch", "secrets", ""}
 			}
-			c.may(t, "controller", namespace, one)
+			c.waitPermission(t, "controller", namespace, one)
 			return
 		} else if err != nil {
 			t.Fatal(err)
@@ -361,7 +361,7 @@ func (c *cluster) apply(t *testing.T, o object) {
 // patch patches an object, or its status.
 func (c *cluster) patch(t *testing.T, kind, namespace, name string, status bool, text string) {
 	t.Helper()
-	u, patch := blank(kind, namespace, name), client.RawPatch(types.MergePatchType, []byte(text))
+	u, patch := emptyObject(kind, namespace, name), client.RawPatch(types.MergePatchType, []byte(text))
 	if status {
 		testenv.Must(t, c.Status().Patch(t.Context(), u, patch))
 	} else {
@@ -369,7 +369,7 @@ func (c *cluster) patch(t *testing.T, kind, namespace, name string, status bool,
 	}
 }
 
-func blank(kind, namespace, name string) *unstructured.Unstructured {
+func emptyObject(kind, namespace, name string) *unstructured.Unstructured {
 	u := new(unstructured.Unstructured)
 	u.SetGroupVersionKind(schema.GroupVersionKind{Group: source.ReferenceGroup, Version: source.V1, Kind: kind})
 	u.SetNamespace(namespace)
@@ -380,7 +380,7 @@ func blank(kind, namespace, name string) *unstructured.Unstructured {
 // get returns an object of the cluster.
 func (c *cluster) get(t *testing.T, kind, namespace, name string) source.Object {
 	t.Helper()
-	u := blank(kind, namespace, name)
+	u := emptyObject(kind, namespace, name)
 	testenv.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(u), u))
 	text, err := u.MarshalJSON()
 	testenv.Must(t, err)
@@ -391,7 +391,7 @@ func (c *cluster) get(t *testing.T, kind, namespace, name string) source.Object 
 // wait waits until is returns true for an object, and returns the object.
 func (c *cluster) wait(t *testing.T, kind, namespace, name, what string, is func(source.Object) bool) (obj source.Object) {
 	t.Helper()
-	untilOr(t, kind+" "+name+" "+what, func() bool { obj = c.get(t, kind, namespace, name); return is(obj) }, func() string {
+	waitUntilOr(t, kind+" "+name+" "+what, func() bool { obj = c.get(t, kind, namespace, name); return is(obj) }, func() string {
 		text, _ := source.EncodeJSON(obj)
 		return string(text)
 	})
@@ -403,19 +403,19 @@ func isReady(obj source.Object) bool {
 	return s.Condition("Ready").Status == "True" && s.ObservedGeneration == obj.Head().Metadata.Generation
 }
 
-func until(t *testing.T, what string, is func() bool) { t.Helper(); untilOr(t, what, is, nil) }
+func waitUntil(t *testing.T, what string, is func() bool) { t.Helper(); waitUntilOr(t, what, is, nil) }
 
-// patience bounds how long tests wait. On an idle machine the events take less than a second, or as
+// maxWait bounds how long tests wait. On an idle machine the events take less than a second, or as
 // long as a lease.
-const patience = 2 * time.Minute
+const maxWait = 2 * time.Minute
 
-// untilOr waits until is returns true. On timeout it prints the result of last.
-func untilOr(t *testing.T, what string, is func() bool, last func() string) {
+// waitUntilOr waits until is returns true. On timeout it prints the result of last.
+func waitUntilOr(t *testing.T, what string, is func() bool, last func() string) {
 	t.Helper()
-	within(t, patience, what, is, last)
+	waitWithin(t, maxWait, what, is, last)
 }
 
-func within(t *testing.T, most time.Duration, what string, is func() bool, last func() string) {
+func waitWithin(t *testing.T, most time.Duration, what string, is func() bool, last func() string) {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < most; time.Sleep(20 * time.Millisecond) {
 		if is() {
@@ -438,8 +438,8 @@ func (c *cluster) namespace(t *testing.T) string {
 	return name
 }
 
-// A running is a controller in this process.
-type running struct {
+// A localController is a controller in this process.
+type localController struct {
 	t      *testing.T
 	begin  func() // starts it; also called again if its port was taken
 	health string
@@ -461,16 +461,16 @@ func (l *logText) Write(p []byte) (int, error) {
 func (l *logText) text() string { l.mu.Lock(); defer l.mu.Unlock(); return l.Buffer.String() }
 
 // start starts the command for one namespace with its files in dir, and waits until it is ready.
-func (c *cluster) start(t *testing.T, namespace, dir string, args ...string) *running {
+func (c *cluster) start(t *testing.T, namespace, dir string, args ...string) *localController {
 	t.Helper()
 	r := c.begin(t, namespace, dir, args...)
-	until(t, "the controller is ready", func() bool { return r.readyz() == http.StatusOK })
+	waitUntil(t, "the controller is ready", func() bool { return r.readyz() == http.StatusOK })
 	return r
 }
 
 // begin starts the command without waiting.
-func (c *cluster) begin(t *testing.T, namespace, dir string, args ...string) *running {
-	r := &running{t: t, log: new(logText)}
+func (c *cluster) begin(t *testing.T, namespace, dir string, args ...string) *localController {
+	r := &localController{t: t, log: new(logText)}
 	lookup := func(name string) (string, bool) {
 		return map[string]string{"RUNTIME_NAMESPACE": namespace}[name], name == "RUNTIME_NAMESPACE"
 	}
@@ -496,7 +496,7 @@ func (c *cluster) begin(t *testing.T, namespace, dir string, args ...string) *ru
 
 // readyz returns the status code of /readyz, or 0 if there is no answer yet. If the port was taken,
 // it restarts the controller.
-func (r *running) readyz() int {
+func (r *localController) readyz() int {
 	r.t.Helper()
 	select {
 	case err := <-r.ended:
@@ -517,7 +517,7 @@ func (r *running) readyz() int {
 }
 
 // end stops the controller. It may be called repeatedly.
-func (r *running) end() {
+func (r *localController) end() {
 	r.stop()
 	err := <-r.ended
 	r.ended <- nil
@@ -526,10 +526,12 @@ func (r *running) end() {
 	}
 }
 
-// logged returns the value of key in the first line of the log that contains a text.
-func (r *running) logged(with, key string) string { return logged(r.log.text(), with, key) }
+// loggedValue returns the value of key in the first line of the log that contains a text.
+func (r *localController) loggedValue(with, key string) string {
+	return loggedValue(r.log.text(), with, key)
+}
 
-func logged(log, with, key string) string {
+func loggedValue(log, with, key string) string {
 	for line := range strings.Lines(log) {
 		var values map[string]any
 		if strings.Contains(line, with) && json.Unmarshal([]byte(line), &values) == nil {

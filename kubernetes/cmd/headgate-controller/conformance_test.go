@@ -32,7 +32,7 @@ import (
 func TestConformance(t *testing.T) {
 	c := newCluster(t)
 	c.grantFile(t, "../../deploy/headgate/rbac.yaml")
-	c.may(t, "controller", "", permission{"watch", "secrets", ""})
+	c.waitPermission(t, "controller", "", permission{"watch", "secrets", ""})
 	t.Run("random documents", func(t *testing.T) { randomDocuments(t, c) })
 	t.Run("statuses", func(t *testing.T) { goldenStatuses(t, c) })
 }
@@ -52,11 +52,11 @@ func randomDocuments(t *testing.T, c *cluster) {
 			if !slices.Contains(k.Versions, version) {
 				continue
 			}
-			c.served(t, source.Group, version, k.Name)
+			c.waitServed(t, source.Group, version, k.Name)
 			seed := [2]uint64{uint64(i + 1), uint64(j + 1)}
 			t.Run(fmt.Sprint(k.Name, " ", version, " ", seed), func(t *testing.T) {
 				v := verdicts{c: c, schema: schemas[k.Name+"/"+version], kind: k.Name}
-				r := schematest.Random{Rand: rand.New(rand.NewPCG(seed[0], seed[1]))}
+				r := schematest.Generator{Rand: rand.New(rand.NewPCG(seed[0], seed[1]))}
 				for range randomCount {
 					doc := r.Document(k, version)
 					doc["apiVersion"], doc["kind"] = source.Group+"/"+version, k.Name
@@ -75,8 +75,8 @@ type verdicts struct {
 	c           *cluster
 	schema      *jsonschema.Schema
 	kind        string
-	spec        any                        // spec of there
-	there       *unstructured.Unstructured // object in the cluster; nil until the first valid document
+	spec        any                        // spec of inCluster
+	inCluster   *unstructured.Unstructured // object in the cluster; nil until the first valid document
 	good, wrong int
 }
 
@@ -92,27 +92,27 @@ func (v *verdicts) judge(t *testing.T, doc object) {
 	}
 	doc["metadata"] = head
 	delete(doc, "status")
-	u := v.one(t, doc, func(u *unstructured.Unstructured) error {
+	u := v.compare(t, doc, func(u *unstructured.Unstructured) error {
 		return v.c.Create(t.Context(), u, client.DryRunAll, client.FieldValidation("Strict"))
 	})
-	if u != nil && v.there == nil {
-		v.spec, v.there = doc["spec"], u
-		v.there.SetName("there")
-		testenv.Must(t, v.c.Create(t.Context(), v.there))
-		t.Cleanup(func() { testenv.Must(t, v.c.Delete(context.Background(), v.there)) })
+	if u != nil && v.inCluster == nil {
+		v.spec, v.inCluster = doc["spec"], u
+		v.inCluster.SetName("there")
+		testenv.Must(t, v.c.Create(t.Context(), v.inCluster))
+		t.Cleanup(func() { testenv.Must(t, v.c.Delete(context.Background(), v.inCluster)) })
 	}
-	if status == nil || v.there == nil {
+	if status == nil || v.inCluster == nil {
 		return
 	}
-	doc["spec"], doc["metadata"], doc["status"] = v.spec, object{"name": v.there.GetName(), "namespace": "default"}, status
-	v.one(t, doc, func(u *unstructured.Unstructured) error {
-		u.SetResourceVersion(v.there.GetResourceVersion())
+	doc["spec"], doc["metadata"], doc["status"] = v.spec, object{"name": v.inCluster.GetName(), "namespace": "default"}, status
+	v.compare(t, doc, func(u *unstructured.Unstructured) error {
+		u.SetResourceVersion(v.inCluster.GetResourceVersion())
 		return v.c.Status().Update(t.Context(), u, client.DryRunAll, client.FieldValidation("Strict"))
 	})
 }
 
-// one compares the verdicts on a document. It returns the document if it is valid, else nil.
-func (v *verdicts) one(t *testing.T, doc object, try func(*unstructured.Unstructured) error) *unstructured.Unstructured {
+// compare compares the verdicts on a document. It returns the document if it is valid, else nil.
+func (v *verdicts) compare(t *testing.T, doc object, try func(*unstructured.Unstructured) error) *unstructured.Unstructured {
 	t.Helper()
 	text, err := json.Marshal(doc)
 	testenv.Must(t, err)
@@ -137,7 +137,7 @@ func (v *verdicts) one(t *testing.T, doc object, try func(*unstructured.Unstruct
 	case refused != nil && wrong == nil:
 		t.Errorf("valid, and refused by the API server: %v\n%s", refused, text)
 	case refused == nil:
-		for _, err := range schematest.Expressible(v.kind, text, wrong) {
+		for _, err := range schematest.ExpressibleErrors(v.kind, text, wrong) {
 			t.Errorf("%v, and taken by the API server\n%s", err, text)
 		}
 	}
@@ -189,15 +189,15 @@ type history struct {
 	want       map[string]string // expected statuses by step
 	kind, name string
 	spec       object
-	spelled    *strings.Replacer // replaces values of this test with those in the file
+	replacer   *strings.Replacer // replaces values of this test with those in the file
 	requests   int
 }
 
-// of sets the object. The file has namespace and the second of each pair in host instead of the
+// setObject sets the object. The file has namespace and the second of each pair in host instead of the
 // values of this test.
-func (h *history) of(kind, namespace, name string, spec object, host ...string) {
-	h.kind, h.name, h.spec = kind, name, with(object{"interval": "1h"}, spec)
-	h.spelled = strings.NewReplacer(append(host, h.namespace+"/", namespace+"/")...)
+func (h *history) setObject(kind, namespace, name string, spec object, host ...string) {
+	h.kind, h.name, h.spec = kind, name, withFields(object{"interval": "1h"}, spec)
+	h.replacer = strings.NewReplacer(append(host, h.namespace+"/", namespace+"/")...)
 }
 
 var toldTimes = regexp.MustCompile(`(since|of) \d\d:\d\d:\d\d|request ".*"`)
@@ -209,11 +209,11 @@ func (h *history) step(name string, change object) {
 	if !known {
 		h.t.Fatalf("the file has no step %q", name)
 	}
-	h.spec = with(h.spec, change)
+	h.spec = withFields(h.spec, change)
 	var got string
 	want = toldTimes.ReplaceAllString(want, "")
 	h.request(h.kind, h.name, h.spec, "has the status of step "+name, func(obj source.Object) bool {
-		got = toldTimes.ReplaceAllString(h.spelled.Replace(sourcetest.Status(obj, observed(obj))), "")
+		got = toldTimes.ReplaceAllString(h.replacer.Replace(sourcetest.Status(obj, observed(obj))), "")
 		return got == want
 	}, func() string { return got + "want\n" + want })
 }
@@ -223,12 +223,12 @@ func (h *history) request(kind, name string, spec object, what string, is func(s
 	h.t.Helper()
 	h.requests++
 	request := fmt.Sprint(h.requests)
-	doc := with(document(kind, h.namespace, name, spec), object{"apiVersion": source.Group + "/" + source.V1})
+	doc := withFields(document(kind, h.namespace, name, spec), object{"apiVersion": source.Group + "/" + source.V1})
 	doc["metadata"].(object)["annotations"] = object{"reconcile.fluxcd.io/requestedAt": request}
 	h.c.apply(h.t, doc)
 	u := &unstructured.Unstructured{Object: doc}
-	untilOr(h.t, kind+" "+name+" "+what, func() bool {
-		text, err := h.c.in(h.t, source.V1, u).MarshalJSON()
+	waitUntilOr(h.t, kind+" "+name+" "+what, func() bool {
+		text, err := h.c.getVersion(h.t, source.V1, u).MarshalJSON()
 		testenv.Must(h.t, err)
 		obj, err := source.DecodeObject(text)
 		testenv.Must(h.t, err)
@@ -258,18 +258,18 @@ func observed(obj source.Object) string {
 	return "nothing"
 }
 
-// gitOf serves an empty repository and returns a function that commits to it.
-func (h *history) gitOf() (server *testenv.Server, repo *testenv.Repo, commit func(text string)) {
+// serveGit serves an empty repository and returns a function that commits to it.
+func (h *history) serveGit() (server *testenv.GitServer, repo *testenv.Repo, commit func(text string)) {
 	repo = testenv.NewRepo(h.t)
-	server = testenv.ServeHTTP(h.t, testenv.HTTP{}, repo)
-	h.of("GitRepository", "default", "app", object{"url": server.Repo(), "ref": object{"branch": "main"}}, server.URL, "http://git.example")
+	server = testenv.ServeGit(h.t, testenv.GitConfig{}, repo)
+	h.setObject("GitRepository", "default", "app", object{"url": server.Repo(), "ref": object{"branch": "main"}}, server.URL, "http://git.example")
 	return server, repo, func(text string) {
 		repo.Commit(testenv.Commit{Branch: "main", Message: text, Files: fstest.MapFS{"app.yaml": {Data: []byte(text), Mode: 0o644}, "docs/readme.md": {Data: []byte(text), Mode: 0o644}}})
 	}
 }
 
 func gitBranch(h *history) {
-	_, repo, commit := h.gitOf()
+	_, repo, commit := h.serveGit()
 	h.step("no branch", nil)
 	commit("one")
 	h.step("published", nil)
@@ -284,7 +284,7 @@ func gitBranch(h *history) {
 }
 
 func gitFailures(h *history) {
-	server, _, commit := h.gitOf()
+	server, _, commit := h.serveGit()
 	commit("one")
 	h.step("published", nil)
 	commit("two")
@@ -296,11 +296,11 @@ func gitFailures(h *history) {
 	h.step("mended", nil)
 }
 
-// ociOf starts a registry and returns a function that pushes a signed artifact with two layers.
-func (h *history) ociOf() (g *testenv.Registry, push func(tag, content string) (signature string)) {
+// serveOCI starts a registry and returns a function that pushes a signed artifact with two layers.
+func (h *history) serveOCI() (g *testenv.Registry, push func(tag, content string) (signature string)) {
 	g = testenv.StartRegistry(h.t, testenv.RegistryConfig{Username: "user", Password: "password"})
 	h.c.apply(h.t, secretOf(h.namespace, "login", "kubernetes.io/dockerconfigjson", object{".dockerconfigjson": fmt.Sprintf(`{"auths":{%q:{"username":"user","password":"password"}}}`, g.Host)}))
-	h.of("OCIRepository", "default", "app", object{"url": g.URL("team/app"), "insecure": true, "secretRef": object{"name": "login"}}, g.Host, "registry.example:5000",
+	h.setObject("OCIRepository", "default", "app", object{"url": g.URL("team/app"), "insecure": true, "secretRef": object{"name": "login"}}, g.Host, "registry.example:5000",
 		// The controller has a cache, so it reads the layer into the cache first.
 		"fetch blob "+g.Host+"/team/app@sha256:0ad7d5d3…: ", "read archive: receive layer sha256:0ad7d5d3… of registry.example:5000/team/app: ")
 	return g, func(tag, content string) string {
@@ -318,7 +318,7 @@ func (h *history) ociOf() (g *testenv.Registry, push func(tag, content string) (
 }
 
 func ociLatest(h *history) {
-	_, push := h.ociOf()
+	_, push := h.serveOCI()
 	h.step("nothing is there", nil)
 	push("latest", "one")
 	h.step("published", nil)
@@ -329,7 +329,7 @@ func ociLatest(h *history) {
 }
 
 func ociSelector(h *history) {
-	_, push := h.ociOf()
+	_, push := h.serveOCI()
 	push("latest", "one")
 	h.step("published", nil)
 	selector := func(mediaType, operation string) object {
@@ -343,7 +343,7 @@ func ociSelector(h *history) {
 }
 
 func ociFailures(h *history) {
-	g, push := h.ociOf()
+	g, push := h.serveOCI()
 	push("latest", "one")
 	h.step("published", nil)
 	push("latest", "two")
@@ -360,7 +360,7 @@ func ociFailures(h *history) {
 }
 
 func ociSemver(h *history) {
-	_, push := h.ociOf()
+	_, push := h.serveOCI()
 	push("1.0.0", "one")
 	h.step("range", object{"ref": object{"semver": "1.x", "semverFilter": `^1\.\d+\.\d+$`, "tag": "other"}})
 	push("1.1.0", "two")
@@ -370,7 +370,7 @@ func ociSemver(h *history) {
 }
 
 func ociVerify(h *history) {
-	g, push := h.ociOf()
+	g, push := h.serveOCI()
 	h.secret("keys", object{"cosign.pub": string(testenv.NewCosign(h.t, 1).Public())})
 	push("latest", "one")
 	h.step("signed", object{"verify": object{"provider": "cosign", "secretRef": object{"name": "keys"}}})
@@ -379,11 +379,11 @@ func ociVerify(h *history) {
 	h.step("not signed", nil)
 }
 
-// bucketOf starts an object store and returns a function that replaces the objects of its bucket.
-func (h *history) bucketOf() (s *testenv.Store, holds func(keyContent ...string)) {
+// serveBucket starts an object store and returns a function that replaces the objects of its bucket.
+func (h *history) serveBucket() (s *testenv.Store, holds func(keyContent ...string)) {
 	s = testenv.StartS3(h.t, testenv.StoreConfig{AccessKey: "AKIA", SecretKey: "secret"})
 	h.secret("keys", object{"accesskey": "AKIA", "secretkey": "secret"})
-	h.of("Bucket", "default", "app", object{"endpoint": s.Host, "insecure": true, "bucketName": "app", "secretRef": object{"name": "keys"}}, s.Host, "s3.example:9000")
+	h.setObject("Bucket", "default", "app", object{"endpoint": s.Host, "insecure": true, "bucketName": "app", "secretRef": object{"name": "keys"}}, s.Host, "s3.example:9000")
 	b := s.Bucket("app")
 	return s, func(keyContent ...string) {
 		contents := map[string]string{}
@@ -395,7 +395,7 @@ func (h *history) bucketOf() (s *testenv.Store, holds func(keyContent ...string)
 }
 
 func bucketObjects(h *history) {
-	_, holds := h.bucketOf()
+	_, holds := h.serveBucket()
 	h.step("an empty bucket", nil)
 	holds("app.yaml", "one")
 	h.step("one object", nil)
@@ -411,7 +411,7 @@ func bucketObjects(h *history) {
 }
 
 func bucketPrefix(h *history) {
-	_, holds := h.bucketOf()
+	_, holds := h.serveBucket()
 	holds("app.yaml", "one", "deploy/app.yaml", "two", "deploy/ignored.txt", "three")
 	h.step("a prefix", object{"prefix": "deploy/"})
 	h.step("ignore", object{"ignore": "*.txt"})
@@ -423,7 +423,7 @@ func bucketPrefix(h *history) {
 }
 
 func bucketFailures(h *history) {
-	s, holds := h.bucketOf()
+	s, holds := h.serveBucket()
 	holds("app.yaml", "one")
 	h.step("one object", nil)
 	holds("app.yaml", "two")
@@ -446,11 +446,11 @@ func bucketFailures(h *history) {
 	h.step("mended", nil)
 }
 
-// chartsOf starts a chart repository and returns a function that publishes an index with versions
+// serveCharts starts a chart repository and returns a function that publishes an index with versions
 // and a timestamp.
-func (h *history) chartsOf() (s *testenv.Charts, index func(generated string, versions ...string)) {
+func (h *history) serveCharts() (s *testenv.Charts, index func(generated string, versions ...string)) {
 	s = testenv.StartCharts(h.t, testenv.ChartsConfig{})
-	h.of("PkgRepository", "default", "charts", object{"url": s.URL()}, s.Base, "http://charts.example")
+	h.setObject("PkgRepository", "default", "charts", object{"url": s.URL()}, s.Base, "http://charts.example")
 	return s, func(generated string, versions ...string) {
 		text := "apiVersion: v1\nentries:\n  web:\n"
 		for _, v := range versions {
@@ -461,7 +461,7 @@ func (h *history) chartsOf() (s *testenv.Charts, index func(generated string, ve
 }
 
 func chartsRepository(h *history) {
-	s, index := h.chartsOf()
+	s, index := h.serveCharts()
 	s.Break(testenv.Status(http.StatusNotFound))
 	h.step("nothing is there", nil)
 	s.Break(nil)
@@ -476,7 +476,7 @@ func chartsRepository(h *history) {
 }
 
 func chartsOCI(h *history) {
-	_, index := h.chartsOf()
+	_, index := h.serveCharts()
 	index("2026-01-01", "1.0.0")
 	h.step("published", nil)
 	h.step("type oci", object{"type": "oci", "url": "oci://registry.example/charts"})
@@ -484,7 +484,7 @@ func chartsOCI(h *history) {
 }
 
 func chartsFailures(h *history) {
-	s, index := h.chartsOf()
+	s, index := h.serveCharts()
 	index("2026-01-01", "1.0.0")
 	h.step("published", nil)
 	s.Break(&testenv.Defect{Do: testenv.Answer, Status: http.StatusOK, Body: "entries: []"})
@@ -504,7 +504,7 @@ func chartsFailures(h *history) {
 
 func chartOfRepository(h *history) {
 	s := testenv.StartCharts(h.t, testenv.ChartsConfig{})
-	h.of("PkgChart", "apps", "app", object{"chart": "app", "sourceRef": object{"kind": "PkgRepository", "name": "src"}}, s.Base, "http://charts.example")
+	h.setObject("PkgChart", "apps", "app", object{"chart": "app", "sourceRef": object{"kind": "PkgRepository", "name": "src"}}, s.Base, "http://charts.example")
 	put := func(version string, more ...string) {
 		files := map[string]string{
 			"app/Chart.yaml":  "apiVersion: v2\nname: app\nversion:   " + version + " # odd\n",

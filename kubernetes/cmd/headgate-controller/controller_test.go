@@ -32,8 +32,8 @@ func document(kind, namespace, name string, spec object) object {
 	return object{"apiVersion": source.ReferenceGroup + "/" + source.V1, "kind": kind, "metadata": object{"name": name, "namespace": namespace}, "spec": spec}
 }
 
-// with returns a copy of an object with more fields.
-func with(o object, more object) object {
+// withFields returns a copy of an object with more fields.
+func withFields(o object, more object) object {
 	all := object{}
 	for _, from := range []object{o, more} {
 		for key, value := range from {
@@ -43,9 +43,9 @@ func with(o object, more object) object {
 	return all
 }
 
-// runs returns the number of finished runs in this process, of one object, or of a kind in a
+// runCount returns the number of finished runs in this process, of one object, or of a kind in a
 // namespace if name is "".
-func runs(t *testing.T, kind, namespace, name string) (n uint64) {
+func runCount(t *testing.T, kind, namespace, name string) (n uint64) {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
 	testenv.Must(t, err)
@@ -76,7 +76,7 @@ func TestAllKinds(t *testing.T) {
 		"app.yaml":          {Data: []byte("a: 1\n")},
 		"charts/Chart.yaml": {Data: []byte("apiVersion: v2\nname: local\nversion: 0.1.0\n")},
 	}})
-	git := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	git := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	registry.Push("apps", "1.0.0", testenv.Manifest{Layers: []testenv.Blob{testenv.TarGzip(t, fstest.MapFS{"a.yaml": {Data: []byte("a: 1\n")}})}})
 	store := testenv.StartS3(t, testenv.StoreConfig{AccessKey: "access", SecretKey: "secret"})
@@ -90,7 +90,7 @@ func TestAllKinds(t *testing.T) {
 	add := func(kind string, n int, spec func(i int) object) {
 		for i := range n {
 			name := fmt.Sprintf("%s-%d", strings.ToLower(kind), i)
-			c.apply(t, document(kind, ns, name, with(spec(i), object{"interval": "1h"})))
+			c.apply(t, document(kind, ns, name, withFields(spec(i), object{"interval": "1h"})))
 			good = append(good, ref{kind, name})
 		}
 	}
@@ -134,7 +134,7 @@ func TestAllKinds(t *testing.T) {
 	}
 	artifacts := t.TempDir()
 	r := c.start(t, ns, artifacts)
-	served := "http://" + r.logged("artifacts are served", "addr")
+	served := "http://" + r.loggedValue("artifacts are served", "addr")
 	versions := map[ref]string{}
 	for _, g := range good {
 		obj := c.wait(t, g.kind, ns, g.name, "is ready", isReady)
@@ -157,12 +157,12 @@ func TestAllKinds(t *testing.T) {
 	for _, g := range good {
 		versions[g] = c.get(t, g.kind, ns, g.name).Head().Metadata.ResourceVersion
 	}
-	needing, before := uint64(12+5), runs(t, "HelmChart", ns, "")+runs(t, "GitRepository", ns, "")
-	retried := runs(t, "GitRepository", ns, "no-branch") + runs(t, "GitRepository", ns, "no-secret") + runs(t, "GitRepository", ns, "bad-scheme") + runs(t, "HelmChart", ns, "bad-null")
+	needing, before := uint64(12+5), runCount(t, "HelmChart", ns, "")+runCount(t, "GitRepository", ns, "")
+	retried := runCount(t, "GitRepository", ns, "no-branch") + runCount(t, "GitRepository", ns, "no-secret") + runCount(t, "GitRepository", ns, "bad-scheme") + runCount(t, "HelmChart", ns, "bad-null")
 	r = c.start(t, ns, artifacts)
-	until(t, "all that need others ran again", func() bool {
-		now := runs(t, "GitRepository", ns, "no-branch") + runs(t, "GitRepository", ns, "no-secret") + runs(t, "GitRepository", ns, "bad-scheme") + runs(t, "HelmChart", ns, "bad-null")
-		return runs(t, "HelmChart", ns, "")+runs(t, "GitRepository", ns, "")-before >= needing+now-retried
+	waitUntil(t, "all that need others ran again", func() bool {
+		now := runCount(t, "GitRepository", ns, "no-branch") + runCount(t, "GitRepository", ns, "no-secret") + runCount(t, "GitRepository", ns, "bad-scheme") + runCount(t, "HelmChart", ns, "bad-null")
+		return runCount(t, "HelmChart", ns, "")+runCount(t, "GitRepository", ns, "")-before >= needing+now-retried
 	})
 	r.end()
 	for _, g := range good {
@@ -185,8 +185,8 @@ func checkArtifact(t *testing.T, served string, a artifact.Artifact) {
 	testenv.Equal(t, fmt.Sprintf("sha256:%x", hash.Sum(nil)), a.Digest, a.Path)
 }
 
-// TestLife tests the life cycle of one object.
-func TestLife(t *testing.T) {
+// TestLifeCycle tests the life cycle of one object.
+func TestLifeCycle(t *testing.T) {
 	c := startCluster(t)
 	ns := c.namespace(t)
 	repo := testenv.NewRepo(t)
@@ -194,7 +194,7 @@ func TestLife(t *testing.T) {
 		return repo.Commit(testenv.Commit{Branch: "main", Message: text, Files: fstest.MapFS{"a": {Data: []byte(text)}}})
 	}
 	first := commit("first")
-	git := testenv.ServeHTTP(t, testenv.HTTP{Username: "alice", Password: "s3cret"}, repo)
+	git := testenv.ServeGit(t, testenv.GitConfig{Username: "alice", Password: "s3cret"}, repo)
 	var events receiver
 	receives := httptest.NewServer(&events)
 	t.Cleanup(receives.Close)
@@ -224,7 +224,7 @@ func TestLife(t *testing.T) {
 	c.wait(t, kind, ns, name, "lacks its Secret", failing)
 	secret("s3cret")
 	c.wait(t, kind, ns, name, "is ready by its Secret", revision(first))
-	until(t, "there are an Event and a post of the new artifact", func() bool {
+	waitUntil(t, "there are an Event and a post of the new artifact", func() bool {
 		list := new(corev1.EventList)
 		testenv.Must(t, c.List(t.Context(), list, client.InNamespace(ns)))
 		return events.has("NewArtifact", "first") && slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
@@ -234,16 +234,16 @@ func TestLife(t *testing.T) {
 
 	// One request causes one run, which keeps conditions of other controllers.
 	c.patch(t, kind, ns, name, true, `{"status":{"conditions":`+conditions(t, c.get(t, kind, ns, name), source.Condition{Type: "Approved", Status: "True", Reason: "Human", Message: "m"})+`}}`)
-	until(t, "the run is logged", func() bool { return r.ran()[kind+"/"+ns+"/"+name] == 1 }) // the log entry follows the count
-	second, before := commit("second"), runs(t, kind, ns, name)
+	waitUntil(t, "the run is logged", func() bool { return r.runCounts()[kind+"/"+ns+"/"+name] == 1 }) // the log entry follows the count
+	second, before := commit("second"), runCount(t, kind, ns, name)
 	request(name, "1")
 	obj := c.wait(t, kind, ns, name, "is at the second commit", revision(second))
 	testenv.Equal(t, obj.Common().LastHandledReconcileAt, "1")
 	testenv.Equal(t, obj.Common().Condition("Approved").Reason, "Human")
-	c.apply(t, with(doc, object{"metadata": object{"name": "other", "namespace": ns}}))
+	c.apply(t, withFields(doc, object{"metadata": object{"name": "other", "namespace": ns}}))
 	c.wait(t, kind, ns, "other", "is ready", revision(second))
-	until(t, "the run is counted", func() bool { return runs(t, kind, ns, name) > before })
-	testenv.Equal(t, runs(t, kind, ns, name)-before, 1, "runs by a request")
+	waitUntil(t, "the run is counted", func() bool { return runCount(t, kind, ns, name) > before })
+	testenv.Equal(t, runCount(t, kind, ns, name)-before, 1, "runs by a request")
 
 	// A changed Secret takes effect immediately, whether it becomes wrong or right.
 	secret("wrong")
@@ -277,14 +277,14 @@ func TestLife(t *testing.T) {
 	c.wait(t, kind, ns, name, "can be used again", revision(third))
 
 	// Deleting an object deletes its artifacts; it can be created again.
-	testenv.Must(t, c.Delete(t.Context(), blank(kind, ns, name)))
-	until(t, "the object is gone", func() bool {
-		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, blank(kind, ns, name)))
+	testenv.Must(t, c.Delete(t.Context(), emptyObject(kind, ns, name)))
+	waitUntil(t, "the object is gone", func() bool {
+		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, emptyObject(kind, ns, name)))
 	})
 	c.apply(t, doc)
 	c.wait(t, kind, ns, name, "is there again", revision(third))
-	testenv.Must(t, c.Delete(t.Context(), blank(kind, ns, name)))
-	until(t, "its files are gone", func() bool {
+	testenv.Must(t, c.Delete(t.Context(), emptyObject(kind, ns, name)))
+	waitUntil(t, "its files are gone", func() bool {
 		_, files := os.Stat(filepath.Join(dir, "gitrepository", ns, name))
 		_, state := os.Stat(filepath.Join(dir, ".state", "gitrepository", ns, name))
 		return os.IsNotExist(files) && os.IsNotExist(state)
@@ -317,15 +317,15 @@ func TestLease(t *testing.T) {
 	}
 	second := c.begin(t, ns, t.TempDir(), election...)
 	notReady := func() bool { return second.readyz() == http.StatusInternalServerError }
-	until(t, "the second waits", notReady)
+	waitUntil(t, "the second waits", notReady)
 	c.patch(t, kind, ns, name, false, `{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"1"}}}`)
 	c.wait(t, kind, ns, name, "ran by the first", func(obj source.Object) bool { return isReady(obj) && obj.Common().LastHandledReconcileAt == "1" })
 	if !notReady() {
 		t.Error("the second is ready while the first has the lease")
 	}
 	first.end()
-	until(t, "the second is ready", func() bool { return second.readyz() == http.StatusOK })
-	served := "http://" + second.logged("artifacts are served", "addr")
+	waitUntil(t, "the second is ready", func() bool { return second.readyz() == http.StatusOK })
+	served := "http://" + second.loggedValue("artifacts are served", "addr")
 	obj := c.wait(t, kind, ns, name, "is served by the second", func(obj source.Object) bool {
 		if !isReady(obj) || obj.Artifact() == nil {
 			return false
@@ -363,9 +363,9 @@ func TestOwnGroup(t *testing.T) {
 	})
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: fstest.MapFS{"chart/Chart.yaml": {Data: []byte("apiVersion: v2\nname: local\nversion: 0.1.0\n")}}})
-	git := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	git := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	own := func(kind, name string, spec object) *unstructured.Unstructured {
-		doc := with(document(kind, ns, name, spec), object{"apiVersion": source.Group + "/" + source.V1})
+		doc := withFields(document(kind, ns, name, spec), object{"apiVersion": source.Group + "/" + source.V1})
 		text, err := json.Marshal(doc)
 		testenv.Must(t, err)
 		u := new(unstructured.Unstructured)
@@ -377,7 +377,7 @@ func TestOwnGroup(t *testing.T) {
 		own("PkgChart", "app", object{"chart": "chart", "interval": "1h", "sourceRef": object{"kind": "GitRepository", "name": "app"}}),
 	}
 	for _, u := range objects {
-		until(t, "the definition is served", func() bool { return client.IgnoreAlreadyExists(c.Create(t.Context(), u.DeepCopy())) == nil })
+		waitUntil(t, "the definition is served", func() bool { return client.IgnoreAlreadyExists(c.Create(t.Context(), u.DeepCopy())) == nil })
 	}
 	for _, bad := range []object{{"url": "ftp://example.org/r.git", "interval": "1h"}, {"url": git.Repo(), "interval": "soon"}} {
 		if err := c.Create(t.Context(), own("GitRepository", "bad", bad)); !apierrors.IsInvalid(err) {
@@ -387,7 +387,7 @@ func TestOwnGroup(t *testing.T) {
 	c.start(t, ns, t.TempDir(), "--group="+source.Group, "--watch-label-selector=!shard")
 	c.apply(t, definitions[left])
 	for _, u := range objects {
-		untilOr(t, u.GetKind()+" is ready", func() bool {
+		waitUntilOr(t, u.GetKind()+" is ready", func() bool {
 			testenv.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(u), u))
 			text, err := u.MarshalJSON()
 			testenv.Must(t, err)

@@ -77,15 +77,15 @@ func (c *cluster) grantFile(t *testing.T, file string) {
 // versioned returns an object of our group in a version.
 func versioned(t *testing.T, version, kind, namespace, name string, spec object) *unstructured.Unstructured {
 	t.Helper()
-	text, err := json.Marshal(with(document(kind, namespace, name, spec), object{"apiVersion": source.Group + "/" + version}))
+	text, err := json.Marshal(withFields(document(kind, namespace, name, spec), object{"apiVersion": source.Group + "/" + version}))
 	testenv.Must(t, err)
 	u := new(unstructured.Unstructured)
 	testenv.Must(t, u.UnmarshalJSON(text))
 	return u
 }
 
-// in returns an object in a version, as the API server converts it.
-func (c *cluster) in(t *testing.T, version string, u *unstructured.Unstructured) *unstructured.Unstructured {
+// getVersion returns an object in a version, as the API server converts it.
+func (c *cluster) getVersion(t *testing.T, version string, u *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	now := new(unstructured.Unstructured)
 	now.SetAPIVersion(source.Group + "/" + version)
@@ -127,14 +127,14 @@ func TestDefinitions(t *testing.T) {
 
 	// The controller lacks the permissions.
 	var err error
-	until(t, "there are no rights", func() bool { err = attempt(); return apierrors.IsForbidden(err) })
+	waitUntil(t, "there are no rights", func() bool { err = attempt(); return apierrors.IsForbidden(err) })
 	refused(err, "--crds", `"buckets.source.headgate.dev" is forbidden`, `cannot get resource "customresourcedefinitions"`)
 
 	// Another field manager owns a definition. The command in the error takes it away from that
 	// manager.
 	c.grantFile(t, "../../deploy/with-crds/rbac.yaml")
 	c.grantFile(t, "../../deploy/headgate/rbac.yaml")
-	until(t, "the rights count", func() bool { err = attempt(); return !apierrors.IsForbidden(err) })
+	waitUntil(t, "the rights count", func() bool { err = attempt(); return !apierrors.IsForbidden(err) })
 	refused(err, "--crds", "pkgcharts.source.headgate.dev (kustomize-controller)", "managedFields")
 	if c.definition(t, "buckets", source.Group) != nil {
 		t.Error("a definition was applied beside one of another manager")
@@ -147,13 +147,13 @@ func TestDefinitions(t *testing.T) {
 
 	// Another definition has the same kind.
 	twin := create("buckets", func(names object) { names["plural"], names["singular"] = "others", "other" })
-	until(t, "the other definition has the name", func() bool {
+	waitUntil(t, "the other definition has the name", func() bool {
 		testenv.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(twin), twin))
 		return strings.Contains(fmt.Sprint(twin.Object["status"]), "Established")
 	})
 	refused(attempt(), "--crds", "definition buckets.source.headgate.dev was applied and is not served", "is already in use")
 	testenv.Must(t, c.Delete(t.Context(), twin))
-	until(t, "the name is free", func() bool {
+	waitUntil(t, "the name is free", func() bool {
 		return !strings.Contains(fmt.Sprint(c.definition(t, "buckets", source.Group).Object["status"]), "already in use")
 	})
 
@@ -165,7 +165,7 @@ func TestDefinitions(t *testing.T) {
 		"chart/values.yaml": {Data: []byte("a: 0\n")},
 		"chart/first.yaml":  {Data: []byte("a: 1\n")},
 	}})
-	git := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	git := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	r := c.start(t, ns, t.TempDir(), "--group="+source.Group, "--crds", "--with-v1beta2")
 	beta := []*unstructured.Unstructured{
 		versioned(t, source.V1Beta2, "GitRepository", ns, "app", object{
@@ -178,8 +178,8 @@ func TestDefinitions(t *testing.T) {
 	ready := func(u *unstructured.Unstructured, is func(source.Object) bool) *unstructured.Unstructured {
 		t.Helper()
 		var now *unstructured.Unstructured
-		untilOr(t, u.GetKind()+" is ready", func() bool {
-			now = c.in(t, source.V1, u)
+		waitUntilOr(t, u.GetKind()+" is ready", func() bool {
+			now = c.getVersion(t, source.V1, u)
 			text, err := now.MarshalJSON()
 			testenv.Must(t, err)
 			obj, err := source.DecodeObject(text)
@@ -189,18 +189,18 @@ func TestDefinitions(t *testing.T) {
 		return now
 	}
 	for _, u := range beta {
-		until(t, "v1beta2 is served", func() bool { return client.IgnoreAlreadyExists(c.Create(t.Context(), u.DeepCopy())) == nil })
+		waitUntil(t, "v1beta2 is served", func() bool { return client.IgnoreAlreadyExists(c.Create(t.Context(), u.DeepCopy())) == nil })
 	}
 	for _, u := range beta {
 		now := ready(u, func(source.Object) bool { return true })
-		before := c.in(t, source.V1Beta2, u)
+		before := c.getVersion(t, source.V1Beta2, u)
 		testenv.Equal(t, fmt.Sprint(before.Object["status"]), fmt.Sprint(now.Object["status"]), "status in v1beta2")
 		testenv.Equal(t, fmt.Sprint(before.Object["spec"]), fmt.Sprint(now.Object["spec"]), "spec in v1beta2")
 		for field, value := range u.Object["spec"].(object) {
 			testenv.Equal(t, fmt.Sprint(now.Object["spec"].(object)[field]), fmt.Sprint(value), field)
 		}
 	}
-	files, _, err := unstructured.NestedStringSlice(c.in(t, source.V1, beta[1]).Object, "status", "observedValuesFiles")
+	files, _, err := unstructured.NestedStringSlice(c.getVersion(t, source.V1, beta[1]).Object, "status", "observedValuesFiles")
 	testenv.Must(t, err)
 	testenv.Equal(t, strings.Join(files, " "), "chart/first.yaml", "spec.valuesFile")
 
@@ -222,7 +222,7 @@ func TestDefinitions(t *testing.T) {
 	testenv.Equal(t, strings.Join(versions(), "\n"), strings.Join(before, "\n"), "definitions after a restart")
 	r.end()
 	var once sync.Once
-	edited := c.through(t, func(r *http.Request) int {
+	edited := c.startProxy(t, func(r *http.Request) int {
 		if r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/customresourcedefinitions/") {
 			once.Do(func() { // a definition that changed after it was read is read again
 				m := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}, ObjectMeta: metav1.ObjectMeta{Name: path.Base(r.URL.Path)}}
@@ -240,11 +240,11 @@ func TestDefinitions(t *testing.T) {
 		t.Error("there was no conflict")
 	}
 	edited.mu.Unlock()
-	until(t, "v1beta2 is not served", func() bool {
+	waitUntil(t, "v1beta2 is not served", func() bool {
 		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(beta[0]), beta[0].DeepCopy()))
 	})
 	for _, u := range beta {
-		testenv.Must(t, c.Patch(t.Context(), c.in(t, source.V1, u), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"1"}}}`))))
+		testenv.Must(t, c.Patch(t.Context(), c.getVersion(t, source.V1, u), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"1"}}}`))))
 		ready(u, func(obj source.Object) bool { return obj.Common().LastHandledReconcileAt == "1" })
 	}
 }

@@ -114,8 +114,8 @@ func TestDeploy(t *testing.T) {
 				namespace = "headgate-system"
 			}
 			command(t, text, kubectl, "--kubeconfig="+c.admin, "--namespace="+namespace, "apply", "--dry-run=server", "--validate=strict", "--filename=-")
-			d := deployed{decodeAll(t, bytes.NewReader(text))}
-			if d.one("Deployment") == nil && d.one("StatefulSet") == nil {
+			d := deployment{decodeAll(t, bytes.NewReader(text))}
+			if d.first("Deployment") == nil && d.first("StatefulSet") == nil {
 				return // a base, or a set of definitions
 			}
 			d.check(t, c)
@@ -123,11 +123,11 @@ func TestDeploy(t *testing.T) {
 	}
 }
 
-// deployed holds the documents of a deployment.
-type deployed struct{ all []*unstructured.Unstructured }
+// deployment holds the documents of a deployment.
+type deployment struct{ all []*unstructured.Unstructured }
 
-// one returns the first document of a kind, or nil.
-func (d deployed) one(kind string) *unstructured.Unstructured {
+// first returns the first document of a kind, or nil.
+func (d deployment) first(kind string) *unstructured.Unstructured {
 	for _, u := range d.all {
 		if u.GetKind() == kind {
 			return u
@@ -136,8 +136,8 @@ func (d deployed) one(kind string) *unstructured.Unstructured {
 	return nil
 }
 
-// at returns the value at a path. In a list it uses the first item.
-func at(o object, path string) any {
+// valueAt returns the value at a path. In a list it uses the first item.
+func valueAt(o object, path string) any {
 	var value any = o
 	for name := range strings.SplitSeq(path, ".") {
 		if list, ok := value.([]any); ok && len(list) > 0 {
@@ -151,14 +151,14 @@ func at(o object, path string) any {
 
 // check checks that the parts match, and creates the pod in a dry run under the restricted security
 // profile.
-func (d deployed) check(t *testing.T, c *cluster) {
+func (d deployment) check(t *testing.T, c *cluster) {
 	t.Helper()
-	workload := d.one("Deployment")
+	workload := d.first("Deployment")
 	if workload == nil {
-		workload = d.one("StatefulSet")
+		workload = d.first("StatefulSet")
 	}
-	template := at(workload.Object, "spec.template").(object)
-	if name, made := at(workload.Object, "spec.volumeClaimTemplates.metadata.name").(string); made {
+	template := valueAt(workload.Object, "spec.template").(object)
+	if name, made := valueAt(workload.Object, "spec.volumeClaimTemplates.metadata.name").(string); made {
 		spec := template["spec"].(object)
 		spec["volumes"] = append(spec["volumes"].([]any), object{"name": name, "persistentVolumeClaim": object{"claimName": name}})
 	}
@@ -167,29 +167,29 @@ func (d deployed) check(t *testing.T, c *cluster) {
 	pod.SetName("pod")
 	pod.SetNamespace("restricted")
 	testenv.Must(t, c.Create(t.Context(), pod, client.DryRunAll))
-	labels := at(template, "metadata.labels").(object)
-	for _, selector := range []any{at(workload.Object, "spec.selector.matchLabels"), d.selector("Service", "spec.selector"), d.selector("NetworkPolicy", "spec.podSelector.matchLabels")} {
+	labels := valueAt(template, "metadata.labels").(object)
+	for _, selector := range []any{valueAt(workload.Object, "spec.selector.matchLabels"), d.selector("Service", "spec.selector"), d.selector("NetworkPolicy", "spec.podSelector.matchLabels")} {
 		for key, value := range selector.(object) {
 			if labels[key] != value {
 				t.Errorf("a selector wants %s: %v, the pod has %v", key, value, labels)
 			}
 		}
 	}
-	namespace, account := workload.GetNamespace(), at(template, "spec.serviceAccountName")
+	namespace, account := workload.GetNamespace(), valueAt(template, "spec.serviceAccountName")
 	if namespace == "" {
 		namespace = "flux-system"
 	}
-	if made := d.one("ServiceAccount"); made != nil && made.GetName() != account {
+	if made := d.first("ServiceAccount"); made != nil && made.GetName() != account {
 		t.Errorf("the pod has the service account %v, %s is made", account, made.GetName())
 	}
 	for _, u := range d.all {
-		if strings.HasSuffix(u.GetKind(), "RoleBinding") && (at(u.Object, "subjects.name") != account || at(u.Object, "subjects.namespace") != namespace) {
+		if strings.HasSuffix(u.GetKind(), "RoleBinding") && (valueAt(u.Object, "subjects.name") != account || valueAt(u.Object, "subjects.namespace") != namespace) {
 			t.Errorf("%s %s is for %v, not for %s/%v", u.GetKind(), u.GetName(), u.Object["subjects"], namespace, account)
 		}
 	}
 
 	// The command accepts its arguments and variables.
-	container := at(template, "spec.containers").([]any)[0].(object)
+	container := valueAt(template, "spec.containers").([]any)[0].(object)
 	variables, values := map[string]string{"POD_NAME": "pod-0"}, []string{}
 	for _, v := range container["env"].([]any) {
 		name := v.(object)["name"].(string)
@@ -211,12 +211,12 @@ func (d deployed) check(t *testing.T, c *cluster) {
 	if len(warnings) > 0 {
 		t.Errorf("warnings %q", warnings)
 	}
-	if service := d.one("Service"); service != nil {
+	if service := d.first("Service"); service != nil {
 		want := service.GetName() + "." + namespace + ".svc.cluster.local."
 		if workload.GetKind() == "StatefulSet" {
 			want = "pod-0." + want + ":9090"
-			testenv.Equal(t, at(workload.Object, "spec.serviceName"), any(service.GetName()))
-			testenv.Equal(t, at(service.Object, "spec.clusterIP"), any("None"))
+			testenv.Equal(t, valueAt(workload.Object, "spec.serviceName"), any(service.GetName()))
+			testenv.Equal(t, valueAt(service.Object, "spec.clusterIP"), any("None"))
 		}
 		testenv.Equal(t, f.storageAdvAddr, want, "the address of artifacts")
 	}
@@ -245,15 +245,15 @@ func (d deployed) check(t *testing.T, c *cluster) {
 }
 
 // selector returns the selector of the first document of a kind.
-func (d deployed) selector(kind, path string) any {
-	if u := d.one(kind); u != nil {
-		return at(u.Object, path)
+func (d deployment) selector(kind, path string) any {
+	if u := d.first(kind); u != nil {
+		return valueAt(u.Object, path)
 	}
 	return object{}
 }
 
 // rules returns the permissions as text, except those for definitions.
-func (d deployed) rules() string {
+func (d deployment) rules() string {
 	var all []string
 	for _, u := range d.all {
 		if !strings.HasSuffix(u.GetKind(), "Role") {
@@ -273,7 +273,7 @@ func rulesOf(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	testenv.Must(t, err)
-	return deployed{decodeAll(t, bytes.NewReader(text))}.rules()
+	return deployment{decodeAll(t, bytes.NewReader(text))}.rules()
 }
 
 // TestChart checks the chart with the real helm, and that helm refuses invalid values.
@@ -316,10 +316,10 @@ func TestFluxSystem(t *testing.T) {
 		t.Errorf("docs/kubernetes.md does not show testdata/flux-system/kustomization.yaml: %v", err)
 	}
 	text := command(t, nil, tool(t, "kubectl", "KUBECTL"), "kustomize", "testdata/flux-system")
-	d := deployed{decodeAll(t, bytes.NewReader(text))}
-	testenv.Equal(t, fmt.Sprint(at(d.one("Deployment").Object, "spec.template.spec.containers.image")), "registry.example.org/headgate-controller:v1.0.0")
-	testenv.Equal(t, fmt.Sprint(at(d.one("Deployment").Object, "spec.template.spec.containers.readinessProbe.httpGet")), "map[path:/ port:http]")
-	testenv.Equal(t, d.one("Deployment").GetName()+" "+d.one("Service").GetName(), "source-controller source-controller")
+	d := deployment{decodeAll(t, bytes.NewReader(text))}
+	testenv.Equal(t, fmt.Sprint(valueAt(d.first("Deployment").Object, "spec.template.spec.containers.image")), "registry.example.org/headgate-controller:v1.0.0")
+	testenv.Equal(t, fmt.Sprint(valueAt(d.first("Deployment").Object, "spec.template.spec.containers.readinessProbe.httpGet")), "map[path:/ port:http]")
+	testenv.Equal(t, d.first("Deployment").GetName()+" "+d.first("Service").GetName(), "source-controller source-controller")
 	d.check(t, startCluster(t))
 }
 
@@ -363,8 +363,8 @@ func TestPage(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "gitrepository.source.headgate.dev/app") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	app := c.in(t, source.V1, versioned(t, source.V1, "GitRepository", namespace, "app", nil))
-	if app.GetAnnotations()["reconcile.fluxcd.io/requestedAt"] == "" || at(app.Object, "spec.suspend") != true {
+	app := c.getVersion(t, source.V1, versioned(t, source.V1, "GitRepository", namespace, "app", nil))
+	if app.GetAnnotations()["reconcile.fluxcd.io/requestedAt"] == "" || valueAt(app.Object, "spec.suspend") != true {
 		t.Errorf("the object is %v", app.Object)
 	}
 }

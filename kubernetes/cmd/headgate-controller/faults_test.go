@@ -41,9 +41,9 @@ type proxy struct {
 	answered []string // METHOD PATH STATUS
 }
 
-// through returns the cluster behind a proxy. It calls before with each request. If before returns
+// startProxy returns the cluster behind a proxy. It calls before with each request. If before returns
 // a status, the proxy answers with it.
-func (c *cluster) through(t *testing.T, before func(*http.Request) (status int)) *proxy {
+func (c *cluster) startProxy(t *testing.T, before func(*http.Request) (status int)) *proxy {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
 	testenv.Must(t, err)
@@ -90,7 +90,7 @@ func (p *proxy) patches(name string) (statuses []string) {
 
 // merge patches an object, or its status. It may be called from any goroutine.
 func (c *cluster) merge(kind, namespace, name string, status bool, text string) error {
-	u, patch := blank(kind, namespace, name), client.RawPatch(types.MergePatchType, []byte(text))
+	u, patch := emptyObject(kind, namespace, name), client.RawPatch(types.MergePatchType, []byte(text))
 	if status {
 		return c.Status().Patch(context.Background(), u, patch)
 	}
@@ -100,24 +100,24 @@ func (c *cluster) merge(kind, namespace, name string, status bool, text string) 
 // A gatedRepo is a repository whose server does not answer while held is set.
 type gatedRepo struct {
 	*testenv.Repo
-	url    string
-	held   atomic.Bool
-	closed atomic.Bool
-	came   chan struct{} // one value per held request
-	left   chan struct{} // one value per client that gave up
+	url     string
+	held    atomic.Bool
+	closed  atomic.Bool
+	arrived chan struct{} // one value per held request
+	gaveUp  chan struct{} // one value per client that gave up
 }
 
 func newGatedRepo(t *testing.T) *gatedRepo {
-	g := &gatedRepo{Repo: testenv.NewRepo(t), came: make(chan struct{}, 100), left: make(chan struct{}, 100)}
+	g := &gatedRepo{Repo: testenv.NewRepo(t), arrived: make(chan struct{}, 100), gaveUp: make(chan struct{}, 100)}
 	g.Commit(testenv.Commit{Branch: "main", Message: "first", Files: fstest.MapFS{"a": {Data: []byte("first")}}})
 	done := make(chan struct{})
-	server := testenv.ServeHTTP(t, testenv.HTTP{Allow: func(r *http.Request) bool {
+	server := testenv.ServeGit(t, testenv.GitConfig{Allow: func(r *http.Request) bool {
 		if g.held.Load() {
-			g.came <- struct{}{}
+			g.arrived <- struct{}{}
 			for g.held.Load() {
 				select {
 				case <-r.Context().Done():
-					g.left <- struct{}{}
+					g.gaveUp <- struct{}{}
 					return false
 				case <-done:
 					return false
@@ -137,8 +137,8 @@ func receive[V any](t *testing.T, what string, from <-chan V) (v V) {
 	t.Helper()
 	select {
 	case v = <-from:
-	case <-time.After(patience):
-		t.Fatalf("after %v it is not so: %s", patience, what)
+	case <-time.After(maxWait):
+		t.Fatalf("after %v it is not so: %s", maxWait, what)
 	}
 	return v
 }
@@ -152,7 +152,7 @@ func TestConflict(t *testing.T) {
 	const kind, name = "GitRepository", "app"
 	var once sync.Once
 	var failed error
-	p := c.through(t, func(r *http.Request) int {
+	p := c.startProxy(t, func(r *http.Request) int {
 		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/app/status") {
 			once.Do(func() {
 				failed = errors.Join(
@@ -166,7 +166,7 @@ func TestConflict(t *testing.T) {
 	c.apply(t, document(kind, ns, name, object{"url": repo.url, "interval": "1h", "ref": object{"branch": "main"}}))
 	obj := c.wait(t, kind, ns, name, "is ready", func(obj source.Object) bool { return isReady(obj) && obj.Head().Metadata.Generation == 2 })
 	testenv.Must(t, failed)
-	until(t, "two patches are answered", func() bool { return len(p.patches(name)) > 1 }) // the proxy may see the responses late
+	waitUntil(t, "two patches are answered", func() bool { return len(p.patches(name)) > 1 }) // the proxy may see the responses late
 	if got := p.patches(name); got[0] != "409" || got[1] != "200" {
 		t.Errorf("patches of the status: %v", got)
 	}
@@ -175,11 +175,11 @@ func TestConflict(t *testing.T) {
 	testenv.Equal(t, time.Duration(obj.(*source.GitRepository).Spec.Timeout), 45*time.Second)
 }
 
-// lasting are flags for a lease that a busy machine can renew.
-var lasting = []string{"--enable-leader-election", "--leader-election-lease-duration=24s", "--leader-election-renew-deadline=16s", "--leader-election-retry-period=1s"}
+// longLease are flags for a lease that a busy machine can renew.
+var longLease = []string{"--enable-leader-election", "--leader-election-lease-duration=24s", "--leader-election-renew-deadline=16s", "--leader-election-retry-period=1s"}
 
-// losesLease waits until the controller has ended because it lost its lease.
-func (p *process) losesLease() {
+// waitLeaseLost waits until the controller has ended because it lost its lease.
+func (p *process) waitLeaseLost() {
 	p.t.Helper()
 	receive(p.t, "the controller has ended", p.ended)
 	if p.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(p.log.text(), "headgate-controller: leader election lost") {
@@ -198,7 +198,7 @@ func TestLeaseTaken(t *testing.T) {
 	var failed error
 	var taken atomic.Bool
 	seen := make(chan struct{}, 100)
-	p := c.through(t, func(r *http.Request) int {
+	p := c.startProxy(t, func(r *http.Request) int {
 		switch {
 		case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/leases/"+lock) && taken.Load():
 			select {
@@ -225,8 +225,8 @@ func TestLeaseTaken(t *testing.T) {
 		return 0
 	})
 	c.apply(t, document(kind, ns, name, object{"url": repo.url, "interval": "1h", "ref": object{"branch": "main"}}))
-	holder := p.spawn(t, ns, "holder", t.TempDir(), lasting...)
-	holder.losesLease()
+	holder := p.spawn(t, ns, "holder", t.TempDir(), longLease...)
+	holder.waitLeaseLost()
 	testenv.Must(t, failed)
 	testenv.Equal(t, strings.Join(p.patches(name), " "), "409")
 	testenv.Equal(t, c.get(t, kind, ns, name).Common().Condition("Ready").Reason, "ByTheOther")
@@ -243,7 +243,7 @@ func TestLeaseNotRenewed(t *testing.T) {
 	ns, repo := c.namespace(t), newGatedRepo(t)
 	const kind, name = "GitRepository", "app"
 	var cut atomic.Bool
-	p := c.through(t, func(r *http.Request) int {
+	p := c.startProxy(t, func(r *http.Request) int {
 		if cut.Load() && strings.Contains(r.URL.Path, "/leases/") {
 			return http.StatusServiceUnavailable
 		}
@@ -251,12 +251,12 @@ func TestLeaseNotRenewed(t *testing.T) {
 	})
 	repo.held.Store(true)
 	c.apply(t, document(kind, ns, name, object{"url": repo.url, "interval": "1h", "timeout": "10m", "ref": object{"branch": "main"}}))
-	first := p.spawn(t, ns, "first", t.TempDir(), lasting...)
-	receive(t, "the repository is fetched", repo.came)
-	c.spawn(t, ns, "second", t.TempDir(), lasting...)
+	first := p.spawn(t, ns, "first", t.TempDir(), longLease...)
+	receive(t, "the repository is fetched", repo.arrived)
+	c.spawn(t, ns, "second", t.TempDir(), longLease...)
 	cut.Store(true)
-	first.losesLease()
-	receive(t, "the fetch has ended", repo.left)
+	first.waitLeaseLost()
+	receive(t, "the fetch has ended", repo.gaveUp)
 	repo.held.Store(false)
 	c.wait(t, kind, ns, name, "is ready by the second", isReady)
 	testenv.Equal(t, len(p.patches(name)), 0)
@@ -272,17 +272,17 @@ func TestDeletedDuringFetch(t *testing.T) {
 	doc["metadata"].(object)["finalizers"] = []string{"finalizers.fluxcd.io"}
 	repo.held.Store(true)
 	c.apply(t, doc)
-	receive(t, "the repository is fetched", repo.came)
-	testenv.Must(t, c.Delete(t.Context(), blank(kind, ns, name)))
-	until(t, "the object is gone", func() bool {
-		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, blank(kind, ns, name)))
+	receive(t, "the repository is fetched", repo.arrived)
+	testenv.Must(t, c.Delete(t.Context(), emptyObject(kind, ns, name)))
+	waitUntil(t, "the object is gone", func() bool {
+		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, emptyObject(kind, ns, name)))
 	})
-	receive(t, "the fetch has ended", repo.left)
+	receive(t, "the fetch has ended", repo.gaveUp)
 	repo.held.Store(false)
 	c.apply(t, doc)
 	c.wait(t, kind, ns, name, "is there again", isReady)
-	testenv.Must(t, c.Delete(t.Context(), blank(kind, ns, name)))
-	until(t, "its files are gone", func() bool {
+	testenv.Must(t, c.Delete(t.Context(), emptyObject(kind, ns, name)))
+	waitUntil(t, "its files are gone", func() bool {
 		_, err := os.Stat(filepath.Join(dir, "gitrepository", ns, name))
 		return os.IsNotExist(err)
 	})
@@ -294,7 +294,7 @@ func TestFinalizerRefused(t *testing.T) {
 	c := startCluster(t)
 	ns, repo := c.namespace(t), newGatedRepo(t)
 	const kind, name = "GitRepository", "app"
-	var r *running
+	var r *localController
 	waits := func() (all string) {
 		for line := range strings.Lines(r.log.text()) {
 			var entry struct{ Msg, Problem, Again string }
@@ -304,7 +304,7 @@ func TestFinalizerRefused(t *testing.T) {
 		}
 		return all
 	}
-	p := c.through(t, func(req *http.Request) int {
+	p := c.startProxy(t, func(req *http.Request) int {
 		if req.Method == http.MethodPatch && strings.HasSuffix(req.URL.Path, "/gitrepositories/app") && !strings.HasSuffix(waits(), " 1s 2s") {
 			return http.StatusForbidden
 		}
@@ -315,8 +315,8 @@ func TestFinalizerRefused(t *testing.T) {
 	doc["metadata"].(object)["finalizers"] = []string{"finalizers.fluxcd.io"}
 	c.apply(t, doc)
 	c.wait(t, kind, ns, name, "is ready", isReady)
-	testenv.Must(t, c.Delete(t.Context(), blank(kind, ns, name)))
-	c.gone(t, ns, named{kind, name})
+	testenv.Must(t, c.Delete(t.Context(), emptyObject(kind, ns, name)))
+	c.waitGone(t, ns, objectName{kind, name})
 }
 
 // TestEmptyVolume restarts a controller without its files. Statuses stay while the artifacts are
@@ -328,7 +328,7 @@ func TestEmptyVolume(t *testing.T) {
 	const kind = "GitRepository"
 	spec := object{"url": repo.url, "interval": "1h", "ref": object{"branch": "main"}}
 	c.apply(t, document(kind, ns, "base", spec))
-	c.apply(t, document(kind, ns, "app", with(spec, object{"include": []any{object{"repository": object{"name": "base"}, "toPath": "base"}}})))
+	c.apply(t, document(kind, ns, "app", withFields(spec, object{"include": []any{object{"repository": object{"name": "base"}, "toPath": "base"}}})))
 	var events receiver
 	receives := httptest.NewServer(&events)
 	t.Cleanup(receives.Close)
@@ -338,21 +338,21 @@ func TestEmptyVolume(t *testing.T) {
 	for _, name := range []string{"base", "app"} {
 		before[name] = c.wait(t, kind, ns, name, "is ready", isReady)
 	}
-	until(t, "there are posts of two artifacts", func() bool { return events.count("NewArtifact") == 2 })
+	waitUntil(t, "there are posts of two artifacts", func() bool { return events.count("NewArtifact") == 2 })
 	r.end()
 	for name := range before {
 		before[name] = c.get(t, kind, ns, name)
 	}
 
-	get := func(r *running, a artifact.Artifact) int {
-		resp, err := http.Get("http://" + r.logged("artifacts are served", "addr") + "/" + a.Path)
+	get := func(r *localController, a artifact.Artifact) int {
+		resp, err := http.Get("http://" + r.loggedValue("artifacts are served", "addr") + "/" + a.Path)
 		testenv.Must(t, err)
 		resp.Body.Close()
 		return resp.StatusCode
 	}
 	repo.held.Store(true)
 	r = c.start(t, ns, t.TempDir(), args...) // ready although nothing is restored, so that clients find it
-	receive(t, "the repository is fetched", repo.came)
+	receive(t, "the repository is fetched", repo.arrived)
 	for name, obj := range before {
 		now := c.get(t, kind, ns, name)
 		testenv.Equal(t, now.Head().Metadata.ResourceVersion, obj.Head().Metadata.ResourceVersion, name)
@@ -362,7 +362,7 @@ func TestEmptyVolume(t *testing.T) {
 	repo.held.Store(false)
 	r = c.start(t, ns, t.TempDir(), args...)
 	for name, obj := range before {
-		until(t, name+" is served again", func() bool { return get(r, *obj.Artifact()) == http.StatusOK })
+		waitUntil(t, name+" is served again", func() bool { return get(r, *obj.Artifact()) == http.StatusOK })
 		now := c.wait(t, kind, ns, name, "is ready", isReady)
 		testenv.Equal(t, now.Artifact().Digest, obj.Artifact().Digest, name)
 		testenv.Equal(t, now.Common().Condition("Ready"), obj.Common().Condition("Ready"), name)
@@ -424,10 +424,10 @@ func TestLeaseGivenBack(t *testing.T) {
 	testenv.Must(t, err)
 	record := resourcelock.LeaderElectionRecord{HolderIdentity: l.Identity(), LeaseDurationSeconds: 35}
 	testenv.Must(t, l.Create(t.Context(), record))
-	testenv.Must(t, l.held())
+	testenv.Must(t, l.checkHeld())
 	record.HolderIdentity = ""
 	testenv.Must(t, l.Update(t.Context(), record))
-	if err := l.held(); err == nil || !strings.Contains(err.Error(), "was given back") {
+	if err := l.checkHeld(); err == nil || !strings.Contains(err.Error(), "was given back") {
 		t.Errorf("%v", err)
 	}
 }

@@ -54,8 +54,8 @@ type flags struct {
 	sourceAddrs []string // artifacts of other controllers may be fetched below these addresses
 }
 
-// ignored are flags of source-controller that have no effect, with the reasons.
-var ignored = map[string]string{
+// ignoredFlags are flags of source-controller that have no effect, with the reasons.
+var ignoredFlags = map[string]string{
 	"requeue-dependency":           "what an object needs is watched",
 	"helm-cache-max-size":          "indexes are not kept in memory",
 	"helm-cache-ttl":               "indexes are not kept in memory",
@@ -131,7 +131,7 @@ func parse(args []string, lookup func(string) (string, bool), out io.Writer) (f 
 	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the API server; default that of the pod, of KUBECONFIG or ~/.kube/config")
 	fl.Bool("no-cross-namespace-refs", false, "accepted: sources never refer to other namespaces")
 	switched := fl.StringSlice("feature-gates", nil, "list of NAME=true or NAME=false; "+identities+"=true has spec.serviceAccountName be the identity that a cloud provider is shown")
-	for name, why := range ignored {
+	for name, why := range ignoredFlags {
 		fl.String(name, "", "accepted without effect: "+why)
 	}
 	if err := fl.Parse(args); err != nil {
@@ -141,7 +141,7 @@ func parse(args []string, lookup func(string) (string, bool), out io.Writer) (f 
 		return nil, nil, usageError{err}
 	}
 	fl.Visit(func(one *pflag.Flag) {
-		if why := ignored[one.Name]; why != "" {
+		if why := ignoredFlags[one.Name]; why != "" {
 			warnings = append(warnings, fmt.Sprintf("--%s has no effect: %s", one.Name, why))
 		}
 	})

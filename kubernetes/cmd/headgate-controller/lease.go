@@ -26,9 +26,9 @@ type lease struct {
 	flags  *flags
 	leases coordinationv1client.LeaseInterface // leases of the namespace
 
-	mu      sync.Mutex
-	renewed time.Time // start of the last successful renewal
-	other   string    // holder that took the lease from this process
+	mu        sync.Mutex
+	renewed   time.Time // start of the last successful renewal
+	newHolder string    // holder that took the lease from this process
 }
 
 // openLease prepares the lease that the flags describe. It does not acquire it.
@@ -81,9 +81,9 @@ func (f *flags) leaseName() string {
 	return f.leaseBase()
 }
 
-// alone returns an error if a controller with another --shards holds a lease, because both would
+// checkExclusive returns an error if a controller with another --shards holds a lease, because both would
 // manage the same objects.
-func (l *lease) alone(ctx context.Context) error {
+func (l *lease) checkExclusive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("the API server did not answer"))
 	defer cancel()
 	list, err := l.leases.List(ctx, metav1.ListOptions{})
@@ -95,7 +95,7 @@ func (l *lease) alone(ctx context.Context) error {
 		if shards == 0 || shards == l.flags.shards {
 			continue
 		}
-		if holder, until := holds(other); time.Now().Before(until) {
+		if holder, until := holderOf(other); time.Now().Before(until) {
 			return fmt.Errorf("--shards %d: the lease %s/%s of one of %d is held by %s until %s at least: scale to 0 before the number changes",
 				l.flags.shards, other.Namespace, other.Name, shards, holder, until.UTC().Format(time.RFC3339))
 		}
@@ -117,8 +117,8 @@ func (f *flags) shardsOf(name string) (shards int) {
 	return shards
 }
 
-// holds returns the holder of a lease and the time when it expires.
-func holds(l coordinationv1.Lease) (holder string, until time.Time) {
+// holderOf returns the holder of a lease and the time when it expires.
+func holderOf(l coordinationv1.Lease) (holder string, until time.Time) {
 	s := l.Spec
 	if s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
 		return "", time.Time{}
@@ -142,7 +142,7 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil && !l.renewed.IsZero() && record.HolderIdentity != l.Identity() {
-		l.other = record.HolderIdentity
+		l.newHolder = record.HolderIdentity
 	}
 	return record, raw, err
 }
@@ -162,14 +162,14 @@ func (l *lease) renew(record resourcelock.LeaderElectionRecord, write func() err
 	return err
 }
 
-// held returns an error if another process may hold the lease. Other processes wait for the lease
+// checkHeld returns an error if another process may hold the lease. Other processes wait for the lease
 // duration after the last renewal that they saw.
-func (l *lease) held() error {
+func (l *lease) checkHeld() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.other != "":
-		return fmt.Errorf("the lease %s is lost: %s holds it", l.Describe(), l.other)
+	case l.newHolder != "":
+		return fmt.Errorf("the lease %s is lost: %s holds it", l.Describe(), l.newHolder)
 	case l.renewed.IsZero():
 		return fmt.Errorf("the lease %s was given back", l.Describe())
 	case time.Since(l.renewed) > l.flags.lease:

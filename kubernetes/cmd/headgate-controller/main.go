@@ -132,10 +132,10 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 		if err != nil {
 			return err
 		}
-		if err := l.alone(ctx); err != nil {
+		if err := l.checkExclusive(ctx); err != nil {
 			return err
 		}
-		options.LeaderElectionResourceLockInterface, setup.Begin, setup.Held = l, l.alone, l.held
+		options.LeaderElectionResourceLockInterface, setup.Begin, setup.Held = l, l.checkExclusive, l.checkHeld
 	}
 	mgr, err := manager.New(cluster, options)
 	if err != nil {
@@ -155,7 +155,7 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	if err != nil {
 		return err
 	}
-	allow, err := f.allowed(base)
+	allow, err := f.newURLCheck(base)
 	if err != nil {
 		return usageError{err}
 	}

@@ -101,12 +101,12 @@ func (c *cluster) grant(t *testing.T, kind, name, namespace, account string, rig
 	if kind == "ClusterRole" {
 		within = ""
 	}
-	c.may(t, "system:serviceaccount:"+namespace+":"+account, within, rights[0])
+	c.waitPermission(t, "system:serviceaccount:"+namespace+":"+account, within, rights[0])
 }
 
-// as creates a service account and returns a copy of c with its kubeconfig. The kubeconfig uses the
+// withAccount creates a service account and returns a copy of c with its kubeconfig. The kubeconfig uses the
 // cluster entry at.
-func (c *cluster) as(t *testing.T, namespace, account string, at object) *cluster {
+func (c *cluster) withAccount(t *testing.T, namespace, account string, at object) *cluster {
 	t.Helper()
 	c.apply(t, object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": account, "namespace": namespace}})
 	of := new(corev1.ServiceAccount)
@@ -124,11 +124,11 @@ func (c *cluster) as(t *testing.T, namespace, account string, at object) *cluste
 	return &other
 }
 
-// meddler starts a proxy in front of the API server and returns its cluster entry for a kubeconfig.
+// startConflictProxy starts a proxy in front of the API server and returns its cluster entry for a kubeconfig.
 // It changes each object just before the first patch of its status, which causes a conflict. In
 // namespaces that begin with list it refuses to send lists as a watch, as servers before Kubernetes
 // 1.34 do.
-func (c *cluster) meddler(t *testing.T) object {
+func (c *cluster) startConflictProxy(t *testing.T) object {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
 	testenv.Must(t, err)
@@ -145,7 +145,7 @@ func (c *cluster) meddler(t *testing.T) object {
 		if r.Method == http.MethodPatch && len(path) == 9 && path[8] == "status" {
 			if _, again := touched.LoadOrStore(r.URL.Path, true); !again {
 				i := slices.IndexFunc(scenarioKinds, func(kind string) bool { return resourceOf(kind) == path[6] })
-				u := blank(scenarioKinds[i], path[5], path[7])
+				u := emptyObject(scenarioKinds[i], path[5], path[7])
 				_ = c.Patch(r.Context(), u, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"touched":"1"}}}`))) // the object may be deleted
 			}
 		}
@@ -177,7 +177,7 @@ func resourceOf(kind string) string {
 
 // A scenario has the upstreams of objects that make a controller use all its permissions.
 type scenario struct {
-	git      *testenv.Server
+	git      *testenv.GitServer
 	registry *testenv.Registry
 	store    *testenv.Store
 	charts   *testenv.Charts
@@ -187,7 +187,7 @@ func newScenario(t *testing.T) *scenario {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: fstest.MapFS{"a": {Data: []byte("a")}}})
 	s := &scenario{
-		git:      testenv.ServeHTTP(t, testenv.HTTP{}, repo),
+		git:      testenv.ServeGit(t, testenv.GitConfig{}, repo),
 		registry: testenv.StartRegistry(t, testenv.RegistryConfig{}),
 		store:    testenv.StartS3(t, testenv.StoreConfig{AccessKey: "access", SecretKey: "secret"}),
 		charts:   testenv.StartCharts(t, testenv.ChartsConfig{}),
@@ -218,20 +218,20 @@ func (s *scenario) apply(t *testing.T, c *cluster, ns string) {
 		{"HelmRepository", "app", object{"url": s.charts.URL()}},
 		{"HelmChart", "app", object{"chart": "podinfo", "sourceRef": object{"kind": "HelmRepository", "name": "app"}}},
 	} {
-		doc := document(o.kind, ns, o.name, with(o.spec, object{"interval": "1h"}))
+		doc := document(o.kind, ns, o.name, withFields(o.spec, object{"interval": "1h"}))
 		doc["metadata"] = object{"name": o.name, "namespace": ns, "labels": object{"tenant": ns}, "finalizers": []any{"finalizers.fluxcd.io"}}
 		c.apply(t, doc)
 	}
 }
 
-// play runs a controller through the scenario, and ends early if over returns true. If watches is
+// run runs a controller through the scenario, and ends early if over returns true. If watches is
 // false, it requests a run after each change of the Secret.
-func (s *scenario) play(t *testing.T, c *cluster, ns string, watches bool, over func() bool) {
+func (s *scenario) run(t *testing.T, c *cluster, ns string, watches bool, over func() bool) {
 	t.Helper()
 	ended := false
 	wait := func(what string, is func() bool) bool {
 		t.Helper()
-		until(t, what, func() bool { ended = ended || over(); return ended || is() })
+		waitUntil(t, what, func() bool { ended = ended || over(); return ended || is() })
 		return !ended
 	}
 	of := func(kind, name string, is func(source.Object) bool) func() bool {
@@ -279,19 +279,19 @@ func (s *scenario) play(t *testing.T, c *cluster, ns string, watches bool, over 
 		return map[bool]string{true: "late", false: "app"}[kind == "GitRepository"]
 	}
 	for _, kind := range scenarioKinds {
-		testenv.Must(t, c.Delete(t.Context(), blank(kind, ns, name(kind))))
+		testenv.Must(t, c.Delete(t.Context(), emptyObject(kind, ns, name(kind))))
 	}
 	for _, kind := range scenarioKinds {
 		if !wait(kind+" is gone", func() bool {
-			return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name(kind)}, blank(kind, ns, name(kind))))
+			return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name(kind)}, emptyObject(kind, ns, name(kind))))
 		}) {
 			return
 		}
 	}
 }
 
-// missing returns the missing permissions in the log.
-func (r *running) missing() (all []string) {
+// missingPermissions returns the missing permissions in the log.
+func (r *localController) missingPermissions() (all []string) {
 	for line := range strings.Lines(r.log.text()) {
 		var values struct{ Msg, Missing, Do string }
 		if json.Unmarshal([]byte(line), &values) == nil && values.Msg == "permission" && values.Do != "" {
@@ -324,7 +324,7 @@ func TestRights(t *testing.T) {
 	lease := func(r permission) bool { return r.resource == "leases" }
 	status := func(r permission) bool { return strings.HasSuffix(r.resource, "/status") }
 	used := func(r permission) bool { return r.resource == "secrets" || r.resource == "serviceaccounts" }
-	s, at := newScenario(t), c.meddler(t)
+	s, at := newScenario(t), c.startConflictProxy(t)
 	var removed []permission // removed in any subtest
 	for name, is := range map[string]func(permission) bool{
 		"nothing":        nil,
@@ -351,7 +351,7 @@ func TestRights(t *testing.T) {
 			t.Parallel()
 			ns := strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-") + fmt.Sprintf("-%x", time.Now().UnixNano())
 			c.apply(t, object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": ns}})
-			v := c.as(t, ns, "headgate-controller", at)
+			v := c.withAccount(t, ns, "headgate-controller", at)
 			args := []string{"--enable-leader-election", "--leader-election-retry-period=200ms"}
 			switch name {
 			case "cluster":
@@ -369,7 +369,7 @@ func TestRights(t *testing.T) {
 				if name != "list lease" { // without it the controller ends
 					r.readyz() // restarts it if its port was taken
 				}
-				said := r.missing()
+				said := r.missingPermissions()
 				return !slices.ContainsFunc(gone, func(right permission) bool {
 					return !slices.ContainsFunc(said, func(text string) bool {
 						return strings.HasPrefix(text, right.String()) && strings.Contains(text, fmt.Sprintf("in the namespace %q", ns))
@@ -377,12 +377,12 @@ func TestRights(t *testing.T) {
 				})
 			}
 			if enough {
-				s.play(t, c, ns, name != "watch secrets", func() bool { r.readyz(); return false })
-				testenv.Equal(t, r.missing(), nil, "missing rights")
+				s.run(t, c, ns, name != "watch secrets", func() bool { r.readyz(); return false })
+				testenv.Equal(t, r.missingPermissions(), nil, "missing rights")
 				return
 			}
-			s.play(t, c, ns, true, told)
-			until(t, "each missing right is told", told)
+			s.run(t, c, ns, true, told)
+			waitUntil(t, "each missing right is told", told)
 			if name == "list lease" {
 				err := <-r.ended
 				r.ended <- nil
@@ -390,7 +390,7 @@ func TestRights(t *testing.T) {
 					t.Errorf("the controller ended: %v", err)
 				}
 			}
-			for _, text := range r.missing() {
+			for _, text := range r.missingPermissions() {
 				if !slices.ContainsFunc(gone, func(right permission) bool { return strings.HasPrefix(text, right.String()) }) {
 					t.Errorf("missing: %s, which was not removed", text)
 				}

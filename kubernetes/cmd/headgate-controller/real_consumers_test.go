@@ -12,20 +12,20 @@ import (
 
 const kustomizations = "kustomize.toolkit.fluxcd.io/v1"
 
-// consume starts kustomize-controller, which applies the directory app of GitRepository app.
-func (c *cluster) consume(t *testing.T, ns string) {
+// startKustomizeController starts kustomize-controller, which applies the directory app of GitRepository app.
+func (c *cluster) startKustomizeController(t *testing.T, ns string) {
 	t.Helper()
-	c.program(t, tool(t, "kustomize-controller", "KUSTOMIZE_CONTROLLER"), c.admin, ns, "--watch-all-namespaces=false")
+	c.startProgram(t, tool(t, "kustomize-controller", "KUSTOMIZE_CONTROLLER"), c.admin, ns, "--watch-all-namespaces=false")
 	c.apply(t, object{"apiVersion": kustomizations, "kind": "Kustomization", "metadata": object{"name": "app", "namespace": ns}, "spec": object{
 		"interval": "1h", "path": "./app", "prune": true, "targetNamespace": ns, "sourceRef": object{"kind": "GitRepository", "name": "app"},
 	}})
 }
 
-// applied waits until the cluster has the ConfigMap of a revision and the Kustomization reports the
+// waitApplied waits until the cluster has the ConfigMap of a revision and the Kustomization reports the
 // revision.
-func (c *cluster) applied(t *testing.T, ns, text, revision string) {
+func (c *cluster) waitApplied(t *testing.T, ns, text, revision string) {
 	t.Helper()
-	untilOr(t, "kustomize-controller applied "+text, func() bool {
+	waitUntilOr(t, "kustomize-controller applied "+text, func() bool {
 		return c.field(t, "v1", "ConfigMap", ns, "app", "data", "text") == text && c.field(t, kustomizations, "Kustomization", ns, "app", "status", "lastAppliedRevision") == revision
 	}, func() string { return c.field(t, kustomizations, "Kustomization", ns, "app", "status") })
 }
@@ -41,15 +41,15 @@ func TestRealConsumers(t *testing.T) {
 	for _, o := range append(docs, secretOf(ns, "hooks", "Opaque", object{"token": "t0ken"})) {
 		c.apply(t, o)
 	}
-	p := c.ours(t, ns, s, t.TempDir(), "--hooks-addr=127.0.0.1:0", "--hook-secret=hooks")
-	c.consume(t, ns)
+	p := c.startHeadgate(t, ns, s, t.TempDir(), "--hooks-addr=127.0.0.1:0", "--hook-secret=hooks")
+	c.startKustomizeController(t, ns)
 	first := c.wait(t, "GitRepository", ns, "app", "is ready", isReady).Artifact()
-	c.applied(t, ns, "first", first.Revision)
+	c.waitApplied(t, ns, "first", first.Revision)
 	second := u.push("main", "second")
-	served := func() string { return logged(p.text(), "webhooks are served", "addr") }
-	until(t, "webhooks are served", func() bool { return served() != "" })
+	served := func() string { return loggedValue(p.text(), "webhooks are served", "addr") }
+	waitUntil(t, "webhooks are served", func() bool { return served() != "" })
 	testenv.Equal(t, push(t, "http://"+served()+"/hook/gitrepository/"+ns+"/app", "t0ken"), 202)
-	c.applied(t, ns, "second", second)
+	c.waitApplied(t, ns, "second", second)
 	testenv.Equal(t, c.get(t, "GitRepository", ns, "app").Common().LastHandledReconcileAt, "") // no other program requested a run
 
 	// helm-controller does not run here. This is the object that it creates for a HelmRelease, and
@@ -61,7 +61,7 @@ func TestRealConsumers(t *testing.T) {
 	c.apply(t, chart)
 	a := c.wait(t, "HelmChart", ns, ns+"-podinfo", "is ready", isReady).Artifact()
 	testenv.Equal(t, a.Revision, "6.0.0")
-	s.verified(t, a)
+	s.waitArtifact(t, a)
 	testenv.Equal(t, path.Base(a.URL), "podinfo-6.0.0.tgz")
 }
 
@@ -75,26 +75,26 @@ func TestRealTakeover(t *testing.T) {
 	for _, o := range docs {
 		c.apply(t, o)
 	}
-	made := func(name string) named {
+	made := func(name string) objectName {
 		c.apply(t, document("OCIRepository", ns, name, object{"url": u.registry.URL("images"), "insecure": true, "ref": object{"tag": "1.0.0"}, "interval": "1h"}))
 		c.wait(t, "OCIRepository", ns, name, "is ready", isReady)
-		return named{"OCIRepository", name}
+		return objectName{"OCIRepository", name}
 	}
-	remove := func(o named) {
-		testenv.Must(t, c.Delete(t.Context(), blank(o.kind, ns, o.name)))
-		c.gone(t, ns, o)
+	remove := func(o objectName) {
+		testenv.Must(t, c.Delete(t.Context(), emptyObject(o.kind, ns, o.name)))
+		c.waitGone(t, ns, o)
 	}
 	dirs := []string{t.TempDir(), t.TempDir()}
-	p := c.theirs(t, ns, s, dirs[0])
-	c.consume(t, ns)
+	p := c.startReference(t, ns, s, dirs[0])
+	c.startKustomizeController(t, ns)
 	c.request(t, ns, all, "0")
 	one, two := made("one"), made("two")
-	before := map[named]source.Object{}
+	before := map[objectName]source.Object{}
 	for _, o := range all {
 		before[o] = c.get(t, o.kind, ns, o.name)
-		s.verified(t, before[o].Artifact())
+		s.waitArtifact(t, before[o].Artifact())
 	}
-	c.applied(t, ns, "first", before[all[0]].Artifact().Revision)
+	c.waitApplied(t, ns, "first", before[all[0]].Artifact().Revision)
 	same := func(step string) {
 		t.Helper()
 		c.request(t, ns, all, step)
@@ -105,25 +105,25 @@ func TestRealTakeover(t *testing.T) {
 			if is.Digest == was.Digest {
 				equal++
 			}
-			s.verified(t, is)
+			s.waitArtifact(t, is)
 		}
 		t.Logf("%s: %d of %d artifacts are equal byte for byte to those before", step, equal, len(all))
 	}
 
 	p.end(t)
-	p = c.ours(t, ns, s, dirs[1])
+	p = c.startHeadgate(t, ns, s, dirs[1])
 	same("by headgate-controller")
 	remove(one)
 	three := made("three")
 	p.end(t)
-	p = c.theirs(t, ns, s, dirs[0])
+	p = c.startReference(t, ns, s, dirs[0])
 	same("by source-controller again")
 	remove(two)
 	remove(three)
 
 	second := u.push("main", "second")
 	c.request(t, ns, all[:1], "last")
-	c.applied(t, ns, "second", second)
+	c.waitApplied(t, ns, "second", second)
 	var history []struct{ TotalReconciliations int }
 	testenv.Must(t, json.Unmarshal([]byte(c.field(t, kustomizations, "Kustomization", ns, "app", "status", "history")), &history))
 	testenv.Equal(t, fmt.Sprint(history), "[{1} {1}]", "how often each of the two was applied")

@@ -46,7 +46,7 @@ func TestRealKills(t *testing.T) {
 		if n%(kills/empties) == kills/empties-1 {
 			testenv.Must(t, os.RemoveAll(dir))
 		}
-		p := c.ours(t, ns, s, dir)
+		p := c.startHeadgate(t, ns, s, dir)
 		if n%(kills/restarts) == 0 {
 			c.restart(t)
 		}
@@ -56,7 +56,7 @@ func TestRealKills(t *testing.T) {
 		}
 		select {
 		case <-p.ended:
-			t.Fatalf("kill %d: the controller had ended:\n%s", n, p.said())
+			t.Fatalf("kill %d: the controller had ended:\n%s", n, p.logTail())
 		default:
 			p.kill()
 		}
@@ -64,32 +64,32 @@ func TestRealKills(t *testing.T) {
 	}
 	t.Logf("%d changes: %v", w.made, w.byKind)
 
-	w.settle()
-	c.ours(t, ns, s, dir)
+	w.repair()
+	c.startHeadgate(t, ns, s, dir)
 	c.restore(t, w.docs)
 	c.request(t, ns, all, "last")
 	c.apply(t, object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": fresh}})
 	c.roles(t, fresh)
 	for _, o := range w.docs {
-		c.apply(t, with(o, object{"metadata": with(o["metadata"].(object), object{"namespace": fresh})}))
+		c.apply(t, withFields(o, object{"metadata": withFields(o["metadata"].(object), object{"namespace": fresh})}))
 	}
-	c.ours(t, fresh, &service{host: s.host}, t.TempDir())
+	c.startHeadgate(t, fresh, &service{host: s.host}, t.TempDir())
 	c.request(t, fresh, all, "last")
 	for _, o := range all {
 		var killed, computed string
-		untilOr(t, "the status of "+o.kind+" "+o.name+" is as that of a new one", func() bool {
+		waitUntilOr(t, "the status of "+o.kind+" "+o.name+" is as that of a new one", func() bool {
 			killed, computed = statusOf(t, c.get(t, o.kind, ns, o.name), ns), statusOf(t, c.get(t, o.kind, fresh, o.name), fresh)
 			return killed == computed
 		}, func() string { return killed + "\nthe new one:\n" + computed })
-		s.verified(t, c.get(t, o.kind, ns, o.name).Artifact())
+		s.waitArtifact(t, c.get(t, o.kind, ns, o.name).Artifact())
 	}
 	for _, o := range all {
-		testenv.Must(t, c.Delete(t.Context(), blank(o.kind, ns, o.name)))
+		testenv.Must(t, c.Delete(t.Context(), emptyObject(o.kind, ns, o.name)))
 	}
 	for _, o := range all {
-		c.gone(t, ns, o)
+		c.waitGone(t, ns, o)
 	}
-	until(t, "no artifact is left", func() bool {
+	waitUntil(t, "no artifact is left", func() bool {
 		left, err := filepath.Glob(filepath.Join(dir, "*", ns, "*", "*"))
 		testenv.Must(t, err)
 		return len(left) == 0
@@ -132,7 +132,7 @@ type changes struct {
 	u      *upstreams
 	ns     string
 	docs   []object
-	all    []named
+	all    []objectName
 	random *rand.Rand
 	made   int
 	byKind [9]int
@@ -159,12 +159,12 @@ func (w *changes) change() {
 		if w.random.IntN(2) == 0 {
 			w.u.password.Store(password)
 		}
-		w.c.apply(t, login(w.ns, password))
+		w.c.apply(t, loginSecret(w.ns, password))
 	case 5: // deletes an object, which is recreated immediately or later
 		if w.random.IntN(2) == 0 {
 			w.patch(o, false, `{"metadata":{"finalizers":["finalizers.fluxcd.io"]}}`)
 		}
-		testenv.Must(t, client.IgnoreNotFound(w.c.Delete(t.Context(), blank(o.kind, w.ns, o.name))))
+		testenv.Must(t, client.IgnoreNotFound(w.c.Delete(t.Context(), emptyObject(o.kind, w.ns, o.name))))
 	case 6:
 		w.patch(o, true, `{"status":{"artifact":{"revision":"main@sha1:0000000000000000000000000000000000000000","digest":"sha256:00","path":"x","url":"http://x","lastUpdateTime":"2026-01-01T00:00:00Z"},"conditions":[]}}`)
 	case 7:
@@ -181,9 +181,9 @@ func (w *changes) change() {
 }
 
 // patch patches an object if it exists.
-func (w *changes) patch(o named, status bool, text string) {
+func (w *changes) patch(o objectName, status bool, text string) {
 	w.t.Helper()
-	u, patch := blank(o.kind, w.ns, o.name), client.RawPatch(types.MergePatchType, []byte(text))
+	u, patch := emptyObject(o.kind, w.ns, o.name), client.RawPatch(types.MergePatchType, []byte(text))
 	if status {
 		testenv.Must(w.t, client.IgnoreNotFound(w.c.Status().Patch(w.t.Context(), u, patch)))
 	} else {
@@ -191,17 +191,17 @@ func (w *changes) patch(o named, status bool, text string) {
 	}
 }
 
-// settle removes the obstacles to readiness. It also updates the documents to the specs in the
+// repair removes the obstacles to readiness. It also updates the documents to the specs in the
 // cluster.
-func (w *changes) settle() {
+func (w *changes) repair() {
 	w.t.Helper()
 	w.u.password.Store("settled")
-	w.docs[0] = login(w.ns, "settled")
+	w.docs[0] = loginSecret(w.ns, "settled")
 	w.c.apply(w.t, w.docs[0])
 	for i, o := range w.all {
 		w.patch(o, false, `{"spec":{"suspend":null}}`)
 		doc := w.docs[len(w.docs)-len(w.all)+i]
-		u := blank(o.kind, w.ns, o.name)
+		u := emptyObject(o.kind, w.ns, o.name)
 		if err := w.c.Get(w.t.Context(), client.ObjectKeyFromObject(u), u); err == nil && u.GetDeletionTimestamp() == nil {
 			doc["spec"] = u.Object["spec"]
 		} else if client.IgnoreNotFound(err) != nil {
@@ -215,7 +215,7 @@ func (c *cluster) restore(t *testing.T, docs []object) {
 	t.Helper()
 	for _, doc := range docs {
 		u := &unstructured.Unstructured{Object: plainCopy(t, doc)}
-		until(t, u.GetKind()+" "+u.GetName()+" is there", func() bool {
+		waitUntil(t, u.GetKind()+" "+u.GetName()+" is there", func() bool {
 			testenv.Must(t, client.IgnoreAlreadyExists(c.Create(t.Context(), u.DeepCopy())))
 			now := u.DeepCopy()
 			err := c.Get(t.Context(), client.ObjectKeyFromObject(u), now)
@@ -241,7 +241,7 @@ func TestRealDeletionDuringFetch(t *testing.T) {
 	needFull(t)
 	const ns = "shop"
 	c, u, s := realCluster(t, ns), newUpstreams(t), newService(t)
-	c.ours(t, ns, s, t.TempDir())
+	c.startHeadgate(t, ns, s, t.TempDir())
 	stalled := u.git.Break(&testenv.Defect{Phase: testenv.Pack, Do: testenv.Stall})
 	docs, all := u.documents(ns)
 	app := docs[2]
@@ -250,11 +250,11 @@ func TestRealDeletionDuringFetch(t *testing.T) {
 	c.apply(t, docs[0])
 	c.apply(t, app)
 	<-stalled
-	testenv.Must(t, c.Delete(t.Context(), blank(all[0].kind, ns, all[0].name)))
-	c.gone(t, ns, all[0])
+	testenv.Must(t, c.Delete(t.Context(), emptyObject(all[0].kind, ns, all[0].name)))
+	c.waitGone(t, ns, all[0])
 	u.git.Break(nil)
 	c.apply(t, app)
-	s.verified(t, c.wait(t, all[0].kind, ns, all[0].name, "is ready", isReady).Artifact())
+	s.waitArtifact(t, c.wait(t, all[0].kind, ns, all[0].name, "is ready", isReady).Artifact())
 }
 
 // TestRealLostLease lets another holder take the lease. The controller must end, and the next
@@ -269,11 +269,11 @@ func TestRealLostLease(t *testing.T) {
 	}
 	election := []string{"--enable-leader-election", "--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=200ms"}
 	dir := t.TempDir()
-	p := c.ours(t, ns, s, dir, election...)
+	p := c.startHeadgate(t, ns, s, dir, election...)
 	c.request(t, ns, all, "1")
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "source-controller-leader-election"}}
 	other, now := "another", metav1.NowMicro()
-	until(t, "the lease is another's", func() bool {
+	waitUntil(t, "the lease is another's", func() bool {
 		testenv.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
 		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &other, &now
 		return c.Update(t.Context(), lease) == nil
@@ -283,9 +283,9 @@ func TestRealLostLease(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the controller goes on without its lease")
 	}
-	if p.cmd.ProcessState.Success() || !strings.Contains(p.said(), "leader election lost") {
+	if p.cmd.ProcessState.Success() || !strings.Contains(p.logTail(), "leader election lost") {
 		t.Errorf("it ended with %v, want an error about the lease", p.cmd.ProcessState)
 	}
-	c.ours(t, ns, s, dir, election...)
+	c.startHeadgate(t, ns, s, dir, election...)
 	c.request(t, ns, all, "2")
 }

@@ -16,11 +16,11 @@ func TestRealFlux(t *testing.T) {
 	golden, err := os.ReadFile("testdata/flux.txt")
 	testenv.Must(t, err)
 	t.Run("ours", func(t *testing.T) {
-		testenv.Equal(t, fluxSession(t, (*cluster).ours), string(golden))
+		testenv.Equal(t, fluxSession(t, (*cluster).startHeadgate), string(golden))
 	})
 	t.Run("theirs", func(t *testing.T) {
 		needFull(t)
-		testenv.Equal(t, fluxSession(t, (*cluster).theirs), string(golden))
+		testenv.Equal(t, fluxSession(t, (*cluster).startReference), string(golden))
 	})
 }
 

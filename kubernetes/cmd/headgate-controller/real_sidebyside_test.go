@@ -35,8 +35,8 @@ const (
 // the same API server and upstreams.
 func TestRealSideBySide(t *testing.T) {
 	b := newBench(t)
-	theirs := b.measure("theirs", "reference", (*cluster).theirs) // source-controller cannot have a lease outside a cluster
-	ours := b.measure("ours", "controller", (*cluster).ours, benchElection...)
+	theirs := b.measure("theirs", "reference", (*cluster).startReference) // source-controller cannot have a lease outside a cluster
+	ours := b.measure("ours", "controller", (*cluster).startHeadgate, benchElection...)
 	fmt.Fprintf(b, "%d GitRepositories of %d repositories, interval %v; nothing new for %v\n", benchObjects, benchRepositories, benchInterval, benchWatched)
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tsource-controller\theadgate-controller\t\t")
@@ -47,34 +47,34 @@ func TestRealSideBySide(t *testing.T) {
 	row("peak, MB", theirs.peak, ours.peak)
 	w.Flush()
 	fmt.Fprintf(b, "writes when nothing is new: source-controller %v, headgate-controller %v\n", theirs.writes, ours.writes)
-	fmt.Fprintf(b, "after a restart: source-controller %v and %d fetches, headgate-controller %v and %d fetches\n", theirs.again, theirs.fetches, ours.again, ours.fetches)
-	b.most("from nothing to all Ready", ours.ready.Seconds()/theirs.ready.Seconds(), 0.3, "×")
-	b.most("CPU when nothing is new", ours.cpu/theirs.cpu, 0.4, "×")
-	b.most("memory then", ours.memory/theirs.memory, 0.7, "×")
-	b.most("writes but the lease", float64(ours.writes.but("leases")), 0, "")
-	b.most("writes after a restart", float64(ours.again.but("leases")), 0, "")
-	b.most("fetches after a restart", float64(ours.fetches), 0, "")
+	fmt.Fprintf(b, "after a restart: source-controller %v and %d fetches, headgate-controller %v and %d fetches\n", theirs.writesAgain, theirs.fetches, ours.writesAgain, ours.fetches)
+	b.checkLimit("from nothing to all Ready", ours.ready.Seconds()/theirs.ready.Seconds(), 0.3, "×")
+	b.checkLimit("CPU when nothing is new", ours.cpu/theirs.cpu, 0.4, "×")
+	b.checkLimit("memory then", ours.memory/theirs.memory, 0.7, "×")
+	b.checkLimit("writes but the lease", float64(ours.writes.countOthers("leases")), 0, "")
+	b.checkLimit("writes after a restart", float64(ours.writesAgain.countOthers("leases")), 0, "")
+	b.checkLimit("fetches after a restart", float64(ours.fetches), 0, "")
 }
 
 // TestRealMany measures headgate-controller with more objects, and its restart.
 func TestRealMany(t *testing.T) {
 	b := newBench(t)
-	r := b.large("many")
+	r := b.measureMany("many")
 	fmt.Fprintf(b, "%d GitRepositories on one replica: all Ready after %.1f s, peak then %.0f MB\n", benchMany, r.ready.Seconds(), r.peak)
-	b.most("peak after a restart", r.peakAgain, 320, "MB")
-	b.most("ready after the lease", r.afterLease.Seconds(), 8, "s")
-	fmt.Fprintf(b, "writes until then: %v\n", r.again)
-	b.most("writes until then but the lease", float64(r.again.but("leases")), 0, "")
+	b.checkLimit("peak after a restart", r.peakAgain, 320, "MB")
+	b.checkLimit("ready after the lease", r.afterLease.Seconds(), 8, "s")
+	fmt.Fprintf(b, "writes until then: %v\n", r.writesAgain)
+	b.checkLimit("writes until then but the lease", float64(r.writesAgain.countOthers("leases")), 0, "")
 }
 
 // A result holds the measurements of a controller.
 type result struct {
-	ready           time.Duration // from its start until all objects are Ready
-	cpu, memory     float64       // seconds and MB while nothing changed
-	peak, peakAgain float64       // MB
-	writes, again   writes        // while nothing changed, and after a restart
-	fetches         int64         // after a restart
-	afterLease      time.Duration // from the lease until it was ready
+	ready               time.Duration // from its start until all objects are Ready
+	cpu, memory         float64       // seconds and MB while nothing changed
+	peak, peakAgain     float64       // MB
+	writes, writesAgain writes        // while nothing changed, and after a restart
+	fetches             int64         // after a restart
+	afterLease          time.Duration // from the lease until it was ready
 }
 
 // A bench measures controllers. The test prints the text that is written to it.
@@ -98,8 +98,8 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// most checks a number against its limit.
-func (b *bench) most(what string, number, limit float64, unit string) {
+// checkLimit checks a number against its limit.
+func (b *bench) checkLimit(what string, number, limit float64, unit string) {
 	verdict := "reached"
 	if !(number <= limit) {
 		verdict = "MISSED"
@@ -127,31 +127,31 @@ func (b *bench) measure(ns, user string, start func(*cluster, *testing.T, string
 	time.Sleep(benchInterval / 2) // lets the work after the first fetches finish
 	cpu, before := p.cpu(b.t), b.writesOf(user)
 	time.Sleep(benchWatched)
-	r.cpu, r.writes, r.memory, r.peak = p.cpu(b.t)-cpu, b.writesOf(user).less(before), p.memory(b.t, "VmRSS"), p.memory(b.t, "VmHWM")
+	r.cpu, r.writes, r.memory, r.peak = p.cpu(b.t)-cpu, b.writesOf(user).since(before), p.memory(b.t, "VmRSS"), p.memory(b.t, "VmHWM")
 	p.end(b.t)
 	before, fetches := b.writesOf(user), b.u.fetches.Load()
 	p = start(b.c, b.t, ns, s, dir, flags...)
 	time.Sleep(benchInterval + benchInterval/6)
-	r.again, r.fetches = b.writesOf(user).less(before), b.u.fetches.Load()-fetches
+	r.writesAgain, r.fetches = b.writesOf(user).since(before), b.u.fetches.Load()-fetches
 	p.end(b.t)
 	return r
 }
 
-// large runs headgate-controller with many objects and measures a restart.
-func (b *bench) large(ns string) (r result) {
+// measureMany runs headgate-controller with many objects and measures a restart.
+func (b *bench) measureMany(ns string) (r result) {
 	b.fill(ns, benchMany)
 	s, dir := newService(b.t), b.t.TempDir()
 	begun := time.Now()
-	p := b.c.ours(b.t, ns, s, dir, benchElection...)
+	p := b.c.startHeadgate(b.t, ns, s, dir, benchElection...)
 	b.allReady(ns, benchMany)
 	r.ready = time.Since(begun)
 	r.peak = p.memory(b.t, "VmHWM")
 	p.end(b.t)
 	before := b.writesOf("controller")
-	p = b.c.ours(b.t, ns, s, dir, benchElection...)
-	within(b.t, 2*time.Minute, "the controller is ready", func() bool { return p.code("/readyz") == http.StatusOK }, p.said)
+	p = b.c.startHeadgate(b.t, ns, s, dir, benchElection...)
+	waitWithin(b.t, 2*time.Minute, "the controller is ready", func() bool { return p.statusCode("/readyz") == http.StatusOK }, p.logTail)
 	r.afterLease = time.Since(p.leaseTime(b.t))
-	r.again, r.peakAgain = b.writesOf("controller").less(before), p.memory(b.t, "VmHWM")
+	r.writesAgain, r.peakAgain = b.writesOf("controller").since(before), p.memory(b.t, "VmHWM")
 	p.end(b.t)
 	return r
 }
@@ -168,7 +168,7 @@ func (p *program) leaseTime(t *testing.T) time.Time {
 			return entry.Time
 		}
 	}
-	t.Fatalf("the log does not say when it got the lease:\n%s", p.said())
+	t.Fatalf("the log does not say when it got the lease:\n%s", p.logTail())
 	return time.Time{}
 }
 
@@ -199,7 +199,7 @@ func (p *program) memory(t *testing.T, name string) float64 {
 // writes counts write requests by resource and verb.
 type writes map[string]int
 
-func (w writes) less(before writes) writes {
+func (w writes) since(before writes) writes {
 	out := writes{}
 	for key, n := range w {
 		if n -= before[key]; n > 0 {
@@ -209,8 +209,8 @@ func (w writes) less(before writes) writes {
 	return out
 }
 
-// but returns the number of writes to other resources.
-func (w writes) but(resource string) (n int) {
+// countOthers returns the number of writes to other resources.
+func (w writes) countOthers(resource string) (n int) {
 	for key, one := range w {
 		if !strings.HasPrefix(key, resource+" ") {
 			n += one
@@ -247,7 +247,7 @@ func (b *bench) writesOf(user string) writes {
 // allReady waits until all n objects of a namespace are ready.
 func (b *bench) allReady(ns string, n int) {
 	b.t.Helper()
-	kind := blank("GitRepository", "", "").GroupVersionKind()
+	kind := emptyObject("GitRepository", "", "").GroupVersionKind()
 	for begun := time.Now(); time.Since(begun) < 5*time.Minute; time.Sleep(time.Duration(n) * time.Millisecond / 4) {
 		list := new(unstructured.UnstructuredList)
 		list.SetGroupVersionKind(kind)
@@ -278,7 +278,7 @@ func (b *bench) fill(ns string, n int) {
 	for range 16 {
 		wait.Go(func() {
 			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
-				u := blank("GitRepository", ns, fmt.Sprintf("app-%05d", i))
+				u := emptyObject("GitRepository", ns, fmt.Sprintf("app-%05d", i))
 				u.Object["spec"] = object{"interval": benchInterval.String(), "url": fmt.Sprintf("%s/%d.git", b.u.url, i%benchRepositories), "ref": object{"branch": "main"}}
 				if err := b.c.Create(b.t.Context(), u); err != nil {
 					failed.Store(err)
@@ -311,7 +311,7 @@ func newBenchUpstream(t *testing.T) *benchUpstream {
 		repo.Commit(testenv.Commit{Branch: "main", Files: files})
 		repos[fmt.Sprintf("%d.git", i)] = repo
 	}
-	git, u := testenv.ServeAll(t, testenv.HTTP{}, repos), new(benchUpstream)
+	git, u := testenv.ServeRepos(t, testenv.GitConfig{}, repos), new(benchUpstream)
 	type answer struct {
 		status int
 		header http.Header

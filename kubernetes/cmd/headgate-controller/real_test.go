@@ -54,9 +54,9 @@ func realCluster(t *testing.T, namespace string, flags ...string) *cluster {
 		c.apply(t, o)
 	}
 	for _, o := range definitions {
-		for _, version := range at(o, "spec.versions").([]any) {
-			if name := at(version.(object), "name").(string); at(version.(object), "served") == true {
-				c.served(t, at(o, "spec.group").(string), name, at(o, "spec.names.kind").(string))
+		for _, version := range valueAt(o, "spec.versions").([]any) {
+			if name := valueAt(version.(object), "name").(string); valueAt(version.(object), "served") == true {
+				c.waitServed(t, valueAt(o, "spec.group").(string), name, valueAt(o, "spec.names.kind").(string))
 			}
 		}
 	}
@@ -87,15 +87,15 @@ func documents(t *testing.T, file string) (all []object) {
 
 // A service forwards requests to the current controller, like the Service source-controller.
 type service struct {
-	host string
-	to   atomic.Value // host of the controller
+	host   string
+	target atomic.Value // host of the controller
 }
 
 func newService(t *testing.T) *service {
 	s := new(service)
-	s.to.Store("127.0.0.1:1")
+	s.target.Store("127.0.0.1:1")
 	proxy := httptest.NewServer(&httputil.ReverseProxy{
-		Rewrite:      func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", s.to.Load().(string) },
+		Rewrite:      func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", s.target.Load().(string) },
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusServiceUnavailable) },
 	})
 	t.Cleanup(proxy.Close)
@@ -125,30 +125,30 @@ var controllerBinary = sync.OnceValues(func() (string, error) {
 	return path, err
 })
 
-// ours starts headgate-controller for a namespace, and theirs starts source-controller. The service
+// startHeadgate starts headgate-controller for a namespace, and startReference starts source-controller. The service
 // then forwards to it.
-func (c *cluster) ours(t *testing.T, namespace string, s *service, dir string, flags ...string) *program {
+func (c *cluster) startHeadgate(t *testing.T, namespace string, s *service, dir string, flags ...string) *program {
 	t.Helper()
 	path, err := controllerBinary()
 	testenv.Must(t, err)
-	return c.sources(t, path, c.kubeconfig, namespace, s, dir, flags)
+	return c.startController(t, path, c.kubeconfig, namespace, s, dir, flags)
 }
 
-func (c *cluster) theirs(t *testing.T, namespace string, s *service, dir string, flags ...string) *program {
+func (c *cluster) startReference(t *testing.T, namespace string, s *service, dir string, flags ...string) *program {
 	t.Helper()
-	return c.sources(t, tool(t, "source-controller", "SOURCE_CONTROLLER"), c.reference, namespace, s, dir, flags)
+	return c.startController(t, tool(t, "source-controller", "SOURCE_CONTROLLER"), c.reference, namespace, s, dir, flags)
 }
 
-func (c *cluster) sources(t *testing.T, path, kubeconfig, namespace string, s *service, dir string, flags []string) *program {
+func (c *cluster) startController(t *testing.T, path, kubeconfig, namespace string, s *service, dir string, flags []string) *program {
 	t.Helper()
 	flags = append([]string{"--storage-path=" + dir, "--storage-addr=127.0.0.1:PORT", "--storage-adv-addr=" + s.host, "--watch-all-namespaces=false"}, flags...)
-	p, args := c.program(t, path, kubeconfig, namespace, flags...)
-	s.to.Store(strings.TrimPrefix(args[1], "--storage-addr="))
+	p, args := c.startProgram(t, path, kubeconfig, namespace, flags...)
+	s.target.Store(strings.TrimPrefix(args[1], "--storage-addr="))
 	return p
 }
 
-// program starts a controller. PORT in a flag is replaced with a free port.
-func (c *cluster) program(t *testing.T, path, kubeconfig, namespace string, flags ...string) (_ *program, args []string) {
+// startProgram starts a controller. PORT in a flag is replaced with a free port.
+func (c *cluster) startProgram(t *testing.T, path, kubeconfig, namespace string, flags ...string) (_ *program, args []string) {
 	t.Helper()
 	for {
 		health := "127.0.0.1:" + freePort(t)
@@ -156,33 +156,33 @@ func (c *cluster) program(t *testing.T, path, kubeconfig, namespace string, flag
 		for _, flag := range append(flags, "--metrics-addr=0", "--events-addr=", "--health-addr="+health) {
 			args = append(args, strings.ReplaceAll(flag, "PORT", freePort(t)))
 		}
-		p := &program{launch(t, t.TempDir(), path, []string{asController + "=1", "KUBECONFIG=" + kubeconfig, "RUNTIME_NAMESPACE=" + namespace}, args...), health}
+		p := &program{launch(t, t.TempDir(), path, []string{controllerEnv + "=1", "KUBECONFIG=" + kubeconfig, "RUNTIME_NAMESPACE=" + namespace}, args...), health}
 		t.Cleanup(func() {
 			p.kill()
 			if t.Failed() {
-				t.Logf("%s said:\n%s", filepath.Base(path), p.said())
+				t.Logf("%s said:\n%s", filepath.Base(path), p.logTail())
 			}
 		})
-		for p.code("/healthz") == 0 {
+		for p.statusCode("/healthz") == 0 {
 			select {
 			case <-p.ended:
-				if strings.Contains(p.said(), "address already in use") { // another program took the port
+				if strings.Contains(p.logTail(), "address already in use") { // another program took the port
 					break
 				}
-				t.Fatalf("%s has ended:\n%s", filepath.Base(path), p.said())
+				t.Fatalf("%s has ended:\n%s", filepath.Base(path), p.logTail())
 			case <-time.After(10 * time.Millisecond):
 				continue
 			}
 			break
 		}
-		if p.code("/healthz") != 0 {
+		if p.statusCode("/healthz") != 0 {
 			return p, args
 		}
 	}
 }
 
-// code returns the status code of a path of the health address, or 0 without an answer.
-func (p *program) code(path string) int {
+// statusCode returns the status code of a path of the health address, or 0 without an answer.
+func (p *program) statusCode(path string) int {
 	resp, err := http.Get("http://" + p.health + path)
 	if err != nil {
 		return 0
@@ -203,13 +203,13 @@ func (p *program) end(t *testing.T) {
 	}
 }
 
-// A named identifies an object in a namespace.
-type named struct{ kind, name string }
+// A objectName identifies an object in a namespace.
+type objectName struct{ kind, name string }
 
 // upstreams are the servers that objects of all kinds are fetched from.
 type upstreams struct {
 	repo     *testenv.Repo
-	git      *testenv.Server
+	git      *testenv.GitServer
 	registry *testenv.Registry
 	store    *testenv.Store
 	charts   *testenv.Charts
@@ -221,7 +221,7 @@ func newUpstreams(t *testing.T) *upstreams {
 	u := &upstreams{repo: testenv.NewRepo(t), registry: testenv.StartRegistry(t, testenv.RegistryConfig{}),
 		store: testenv.StartS3(t, testenv.StoreConfig{AccessKey: "access", SecretKey: "secret"}), charts: testenv.StartCharts(t, testenv.ChartsConfig{})}
 	u.password.Store("s3cret")
-	u.git = testenv.ServeHTTP(t, testenv.HTTP{Allow: func(r *http.Request) bool {
+	u.git = testenv.ServeGit(t, testenv.GitConfig{Allow: func(r *http.Request) bool {
 		_, password, _ := r.BasicAuth()
 		return password == u.password.Load()
 	}}, u.repo)
@@ -246,34 +246,34 @@ func (u *upstreams) pushImage(t *testing.T, tag string) {
 	u.registry.Push("images", tag, testenv.Manifest{Layers: []testenv.Blob{testenv.TarGzip(t, fstest.MapFS{"a.yaml": {Data: []byte("tag: " + tag + "\n")}})}})
 }
 
-// login returns the Secret for the Git server.
-func login(namespace, password string) object {
+// loginSecret returns the Secret for the Git server.
+func loginSecret(namespace, password string) object {
 	return object{"apiVersion": "v1", "kind": "Secret", "metadata": object{"name": "git", "namespace": namespace}, "stringData": object{"username": "alice", "password": password}}
 }
 
 // documents returns Secrets and objects of each kind, and the names of the objects.
-func (u *upstreams) documents(namespace string) (docs []object, all []named) {
+func (u *upstreams) documents(namespace string) (docs []object, all []objectName) {
 	git := object{"url": u.git.Repo(), "ref": object{"branch": "main"}, "secretRef": object{"name": "git"}}
 	for _, d := range []struct {
-		named
+		objectName
 		spec object
 	}{
-		{named{"GitRepository", "app"}, git},
-		{named{"GitRepository", "including"}, with(git, object{"include": []any{object{"repository": object{"name": "app"}, "toPath": "included"}}})},
-		{named{"OCIRepository", "images"}, object{"url": u.registry.URL("images"), "insecure": true, "ref": object{"semver": ">=1.0.0"}}},
-		{named{"Bucket", "objects"}, object{"endpoint": u.store.Host, "insecure": true, "bucketName": "objects", "secretRef": object{"name": "s3"}}},
-		{named{"HelmRepository", "charts"}, object{"url": u.charts.URL()}},
-		{named{"HelmChart", "remote"}, object{"chart": "podinfo", "version": "6.x", "sourceRef": object{"kind": "HelmRepository", "name": "charts"}}},
-		{named{"HelmChart", "local"}, object{"chart": "chart", "sourceRef": object{"kind": "GitRepository", "name": "app"}}},
+		{objectName{"GitRepository", "app"}, git},
+		{objectName{"GitRepository", "including"}, withFields(git, object{"include": []any{object{"repository": object{"name": "app"}, "toPath": "included"}}})},
+		{objectName{"OCIRepository", "images"}, object{"url": u.registry.URL("images"), "insecure": true, "ref": object{"semver": ">=1.0.0"}}},
+		{objectName{"Bucket", "objects"}, object{"endpoint": u.store.Host, "insecure": true, "bucketName": "objects", "secretRef": object{"name": "s3"}}},
+		{objectName{"HelmRepository", "charts"}, object{"url": u.charts.URL()}},
+		{objectName{"HelmChart", "remote"}, object{"chart": "podinfo", "version": "6.x", "sourceRef": object{"kind": "HelmRepository", "name": "charts"}}},
+		{objectName{"HelmChart", "local"}, object{"chart": "chart", "sourceRef": object{"kind": "GitRepository", "name": "app"}}},
 	} {
-		docs, all = append(docs, document(d.kind, namespace, d.name, with(d.spec, object{"interval": "1h"}))), append(all, d.named)
+		docs, all = append(docs, document(d.kind, namespace, d.name, withFields(d.spec, object{"interval": "1h"}))), append(all, d.objectName)
 	}
 	s3 := object{"apiVersion": "v1", "kind": "Secret", "metadata": object{"name": "s3", "namespace": namespace}, "stringData": object{"accesskey": "access", "secretkey": "secret"}}
-	return append([]object{login(namespace, u.password.Load().(string)), s3}, docs...), all
+	return append([]object{loginSecret(namespace, u.password.Load().(string)), s3}, docs...), all
 }
 
 // request requests a run of objects and waits until they have run and are ready.
-func (c *cluster) request(t *testing.T, namespace string, all []named, value string) {
+func (c *cluster) request(t *testing.T, namespace string, all []objectName, value string) {
 	t.Helper()
 	for _, o := range all {
 		c.patch(t, o.kind, namespace, o.name, false, fmt.Sprintf(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":%q}}}`, value))
@@ -285,23 +285,23 @@ func (c *cluster) request(t *testing.T, namespace string, all []named, value str
 	}
 }
 
-// gone waits until an object no longer exists.
-func (c *cluster) gone(t *testing.T, namespace string, o named) {
+// waitGone waits until an object no longer exists.
+func (c *cluster) waitGone(t *testing.T, namespace string, o objectName) {
 	t.Helper()
-	until(t, o.kind+" "+o.name+" is gone", func() bool {
-		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: o.name}, blank(o.kind, namespace, o.name)))
+	waitUntil(t, o.kind+" "+o.name+" is gone", func() bool {
+		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: o.name}, emptyObject(o.kind, namespace, o.name)))
 	})
 }
 
-// verified waits until the service serves an artifact with the right size and digest.
-func (s *service) verified(t *testing.T, a *artifact.Artifact) {
+// waitArtifact waits until the service serves an artifact with the right size and digest.
+func (s *service) waitArtifact(t *testing.T, a *artifact.Artifact) {
 	t.Helper()
 	if a == nil {
 		t.Error("there is no artifact")
 		return
 	}
 	testenv.Equal(t, a.URL, "http://"+s.host+"/"+a.Path)
-	untilOr(t, "the artifact "+a.Path+" is served", func() bool {
+	waitUntilOr(t, "the artifact "+a.Path+" is served", func() bool {
 		resp, err := http.Get(a.URL)
 		testenv.Must(t, err)
 		defer resp.Body.Close()

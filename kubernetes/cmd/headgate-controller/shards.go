@@ -21,10 +21,10 @@ func (f *flags) ordinal() (int, error) {
 	return int(n), nil
 }
 
-// allowed returns a function that returns an error for URLs from which artifacts must not be
+// newURLCheck returns a function that returns an error for URLs from which artifacts must not be
 // fetched. Allowed are URLs below the address of this controller, below those of the other shards,
 // and below --source-addrs.
-func (f *flags) allowed(base string) (func(*url.URL) error, error) {
+func (f *flags) newURLCheck(base string) (func(*url.URL) error, error) {
 	addrs := append([]string{base}, f.sourceAddrs...)
 	if f.shards > 1 && strings.Contains(base, f.pod) {
 		stem := f.pod[:strings.LastIndexByte(f.pod, '-')+1]
@@ -47,7 +47,7 @@ func (f *flags) allowed(base string) (func(*url.URL) error, error) {
 	}
 	return func(u *url.URL) error {
 		for _, b := range below {
-			if site(u) == site(b) && strings.HasPrefix(path.Clean("/"+u.Path)+"/", strings.TrimRight(b.Path, "/")+"/") {
+			if schemeAndHost(u) == schemeAndHost(b) && strings.HasPrefix(path.Clean("/"+u.Path)+"/", strings.TrimRight(b.Path, "/")+"/") {
 				return nil
 			}
 		}
@@ -55,8 +55,8 @@ func (f *flags) allowed(base string) (func(*url.URL) error, error) {
 	}, nil
 }
 
-// site returns the scheme, host and port of a URL.
-func site(u *url.URL) string {
+// schemeAndHost returns the scheme, host and port of a URL.
+func schemeAndHost(u *url.URL) string {
 	standard := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
 	return u.Scheme + "://" + strings.TrimSuffix(strings.ToLower(u.Host), standard)
 }

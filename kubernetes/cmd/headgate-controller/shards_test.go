@@ -22,12 +22,12 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// asController is the variable that makes the test binary run as a controller.
-const asController = "HEADGATE_TEST_CONTROLLER"
+// controllerEnv is the variable that makes the test binary run as a controller.
+const controllerEnv = "HEADGATE_TEST_CONTROLLER"
 
 // A process is a controller in its own process.
 type process struct {
-	*running
+	*localController
 	cmd   *exec.Cmd
 	ended chan struct{}
 }
@@ -37,11 +37,11 @@ func (c *cluster) spawn(t *testing.T, namespace, pod, dir string, args ...string
 	t.Helper()
 	self, err := os.Executable()
 	testenv.Must(t, err)
-	p := &process{&running{t: t, log: new(logText)}, exec.Command(self, append([]string{
+	p := &process{&localController{t: t, log: new(logText)}, exec.Command(self, append([]string{
 		"--kubeconfig=" + c.kubeconfig, "--watch-all-namespaces=false", "--storage-path=" + dir, "--storage-addr=127.0.0.1:0",
 		"--metrics-addr=0", "--health-addr=0", "--min-retry-delay=200ms", "--max-retry-delay=1s",
 	}, args...)...), make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), asController+"=1", "POD_NAME="+pod, "RUNTIME_NAMESPACE="+namespace)
+	p.cmd.Env = append(os.Environ(), controllerEnv+"=1", "POD_NAME="+pod, "RUNTIME_NAMESPACE="+namespace)
 	out := struct{ io.Writer }{p.log} // hides the methods of bytes.Buffer, which do not lock
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	testenv.Must(t, p.cmd.Start())
@@ -82,7 +82,7 @@ func (f *podProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Unlock()
 	addr := ""
 	if p != nil {
-		addr = p.logged("artifacts are served", "addr")
+		addr = p.loggedValue("artifacts are served", "addr")
 	}
 	if addr == "" {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -107,9 +107,9 @@ func (f *podProxy) spawn(t *testing.T, c *cluster, namespace, pod, dir string, a
 
 func (f *podProxy) base(pod string) string { return strings.TrimPrefix(f.URL, "http://") + "/" + pod }
 
-// ran returns the objects that the controller ran, with the number of artifacts that it stored for
+// runCounts returns the objects that the controller ran, with the number of artifacts that it stored for
 // each.
-func (p *running) ran() map[string]int {
+func (p *localController) runCounts() map[string]int {
 	ran := map[string]int{}
 	for line := range strings.Lines(p.log.text()) {
 		var run struct{ Msg, Object, Outcome string }
@@ -134,7 +134,7 @@ func TestShards(t *testing.T) {
 		}})
 	}
 	commit("first")
-	git := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	git := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	charts := testenv.StartCharts(t, testenv.ChartsConfig{})
 	charts.Put(testenv.ChartVersion{Name: "podinfo", Version: "6.0.0"})
 	const shards = 3
@@ -157,13 +157,13 @@ func TestShards(t *testing.T) {
 	type ref struct{ kind, name string }
 	var all []ref
 	add := func(kind, name string, spec object) ref {
-		c.apply(t, document(kind, ns, name, with(spec, object{"interval": "1h"})))
+		c.apply(t, document(kind, ns, name, withFields(spec, object{"interval": "1h"})))
 		all = append(all, ref{kind, name})
 		return ref{kind, name}
 	}
 	spec := object{"url": git.Repo(), "ref": object{"branch": "main"}}
 	base := add("GitRepository", owned("GitRepository", 1), spec)
-	app := add("GitRepository", owned("GitRepository", 0), with(spec, object{"include": []any{object{"repository": object{"name": base.name}, "toPath": "base"}}}))
+	app := add("GitRepository", owned("GitRepository", 0), withFields(spec, object{"include": []any{object{"repository": object{"name": base.name}, "toPath": "base"}}}))
 	chart := add("HelmChart", owned("HelmChart", 2), object{"chart": "chart", "reconcileStrategy": "Revision", "sourceRef": object{"kind": "GitRepository", "name": base.name}})
 	helm := add("HelmRepository", owned("HelmRepository", 1), object{"url": charts.URL()})
 	add("HelmChart", owned("HelmChart", 0), object{"chart": "podinfo", "version": "6.x", "sourceRef": object{"kind": "HelmRepository", "name": helm.name}})
@@ -172,7 +172,7 @@ func TestShards(t *testing.T) {
 	}
 
 	f, dirs := newPodProxy(t), make([]string, shards)
-	args := append([]string{"--shards=3"}, lasting...)
+	args := append([]string{"--shards=3"}, longLease...)
 	pods := make([]*process, shards)
 	begin := func(i int) { pods[i] = f.spawn(t, c, ns, fmt.Sprintf("headgate-%d", i), dirs[i], args...) }
 	for i := range shards {
@@ -191,10 +191,10 @@ func TestShards(t *testing.T) {
 		testenv.Equal(t, resp.StatusCode, http.StatusOK, obj.Artifact().URL)
 	}
 	stored := map[string]int{}
-	until(t, "all are logged", func() bool { // a run is logged after its status is written
+	waitUntil(t, "all are logged", func() bool { // a run is logged after its status is written
 		clear(stored)
 		for i, p := range pods {
-			for object, n := range p.ran() {
+			for object, n := range p.runCounts() {
 				kind, rest, _ := strings.Cut(object, "/")
 				if owner(kind, strings.TrimPrefix(rest, ns+"/")) != i {
 					t.Errorf("shard %d ran %s", i, object)
@@ -264,7 +264,7 @@ func TestSelector(t *testing.T) {
 	}
 	spec := object{"url": repo.url, "interval": "1h", "ref": object{"branch": "main"}}
 	c.apply(t, document(kind, ns, "base", spec))
-	c.apply(t, document(kind, ns, "app", with(spec, object{"include": []any{object{"repository": object{"name": "base"}, "toPath": "base"}}})))
+	c.apply(t, document(kind, ns, "app", withFields(spec, object{"include": []any{object{"repository": object{"name": "base"}, "toPath": "base"}}})))
 	label("app", "a")
 	rest := t.TempDir()
 	f.spawn(t, c, ns, "rest", rest, "--watch-label-selector=!shard", "--source-addrs="+f.base("a"))
@@ -293,7 +293,7 @@ func TestSelector(t *testing.T) {
 		}
 	}
 	c.wait(t, kind, ns, "base", "is at the new controller", at("a"))
-	until(t, "the old one has no files of it", func() bool { return !stored(rest) })
+	waitUntil(t, "the old one has no files of it", func() bool { return !stored(rest) })
 	c.patch(t, kind, ns, "app", false, `{"metadata":{"labels":{"shard":null}}}`)
 	c.wait(t, kind, ns, "app", "is at the other controller", at("rest"))
 }
@@ -345,7 +345,7 @@ func TestShardFlags(t *testing.T) {
 	testenv.Must(t, err)
 	testenv.Equal(t, f.shard, 10)
 	testenv.Equal(t, f.leaseName(), "source-controller-leader-election-10-of-12")
-	allow, err := f.allowed("headgate-10.headgate.headgate-10.svc.cluster.local.")
+	allow, err := f.newURLCheck("headgate-10.headgate.headgate-10.svc.cluster.local.")
 	testenv.Must(t, err)
 	for address, want := range map[string]bool{
 		"http://headgate-10.headgate.headgate-10.svc.cluster.local./a": true, "http://headgate-2.headgate.headgate-10.svc.cluster.local./a": true,
@@ -361,12 +361,12 @@ func TestShardFlags(t *testing.T) {
 		}
 	}
 	if f.sourceAddrs = nil; true {
-		if _, err := f.allowed("source-controller.flux-system.svc.cluster.local."); err == nil || !strings.Contains(err.Error(), "$(POD_NAME)") {
+		if _, err := f.newURLCheck("source-controller.flux-system.svc.cluster.local."); err == nil || !strings.Contains(err.Error(), "$(POD_NAME)") {
 			t.Errorf("one address for all shards: %v", err)
 		}
 	}
 	for _, addr := range []string{"http://", "http://%"} {
-		if _, err := (&flags{shards: 1, sourceAddrs: []string{addr}}).allowed("a"); err == nil {
+		if _, err := (&flags{shards: 1, sourceAddrs: []string{addr}}).newURLCheck("a"); err == nil {
 			t.Errorf("%s is allowed", addr)
 		}
 	}

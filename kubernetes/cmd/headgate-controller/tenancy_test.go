@@ -30,14 +30,14 @@ import (
 // tokenServices are the token services of three providers and a registry of one of them, behind a
 // proxy.
 type tokenServices struct {
-	proxy *testenv.ProxyServer
-	mu    sync.Mutex
-	given map[string][]string // received tokens by host
+	proxy    *testenv.ProxyServer
+	mu       sync.Mutex
+	received map[string][]string // received tokens by host
 }
 
 func newTokenServices(t *testing.T) *tokenServices {
 	const registry = "europe-docker.pkg.dev"
-	w := &tokenServices{given: map[string][]string{}}
+	w := &tokenServices{received: map[string][]string{}}
 	ca, hosts := testenv.SystemCA(t), map[string]string{}
 	services := httptest.NewUnstartedServer(w)
 	names := []string{"sts.googleapis.com", "iamcredentials.googleapis.com", "sts.eu-west-1.amazonaws.com", "login.microsoftonline.com"}
@@ -53,7 +53,7 @@ func newTokenServices(t *testing.T) *tokenServices {
 	}})
 	g.Push("project/app", "latest", testenv.Manifest{Layers: []testenv.Blob{testenv.TarGzip(t, fstest.MapFS{"a": {Data: []byte("1"), Mode: 0o644}})}})
 	hosts[registry+":443"] = g.Host
-	w.proxy = testenv.ServeProxy(t, testenv.Proxy{Hosts: hosts})
+	w.proxy = testenv.ServeProxy(t, testenv.ProxyConfig{Hosts: hosts})
 	return w
 }
 
@@ -61,7 +61,7 @@ func newTokenServices(t *testing.T) *tokenServices {
 func (w *tokenServices) tokens(host string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.given[host])
+	return slices.Clone(w.received[host])
 }
 
 func (w *tokenServices) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
@@ -82,8 +82,8 @@ func (w *tokenServices) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	w.mu.Lock()
 	given := form("subject_token") + form("WebIdentityToken") + form("client_assertion")
-	w.given[r.Host] = append(w.given[r.Host], given)
-	n := len(w.given[r.Host])
+	w.received[r.Host] = append(w.received[r.Host], given)
+	n := len(w.received[r.Host])
 	w.mu.Unlock()
 	switch r.Host {
 	case "sts.googleapis.com":
@@ -108,7 +108,7 @@ func TestAccounts(t *testing.T) {
 		c.apply(t, object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": "robot", "namespace": ns, "annotations": annotations}})
 	}
 	apply := func(kind, name string, spec object) {
-		c.apply(t, document(kind, ns, name, with(spec, object{"interval": "1h", "proxySecretRef": object{"name": "proxy"}})))
+		c.apply(t, document(kind, ns, name, withFields(spec, object{"interval": "1h", "proxySecretRef": object{"name": "proxy"}})))
 	}
 	says := func(reason string, parts ...string) func(source.Object) bool {
 		return func(obj source.Object) bool {
@@ -117,7 +117,7 @@ func TestAccounts(t *testing.T) {
 		}
 	}
 	google := object{"url": "oci://europe-docker.pkg.dev/project/app", "provider": "gcp"}
-	apply("OCIRepository", "google", with(google, object{"serviceAccountName": "robot"}))
+	apply("OCIRepository", "google", withFields(google, object{"serviceAccountName": "robot"}))
 
 	r := c.start(t, ns, t.TempDir())
 	obj := c.wait(t, "OCIRepository", ns, "google", "needs the gate", says("FeatureGateDisabled", "--feature-gates=ObjectLevelWorkloadIdentity=true"))
@@ -136,7 +136,7 @@ func TestAccounts(t *testing.T) {
 	robot(annotations)
 	const right = `cannot create resource "serviceaccounts/token" in API group "" in the namespace`
 	c.wait(t, "OCIRepository", ns, "google", "has no right", says("AuthenticationFailed", right, "grant it"))
-	if said := strings.Join(r.missing(), "\n"); !strings.Contains(said, strings.TrimPrefix(right, "cannot ")) {
+	if said := strings.Join(r.missingPermissions(), "\n"); !strings.Contains(said, strings.TrimPrefix(right, "cannot ")) {
 		t.Errorf("the log says that it is missing: %s", said)
 	}
 	for _, right := range rightsOf(t, "rbac-tokens.yaml") {
@@ -181,7 +181,7 @@ func TestAccounts(t *testing.T) {
 	c.wait(t, "OCIRepository", ns, "google", "ran again", handled("1"))
 	testenv.Equal(t, len(w.tokens("sts.googleapis.com")), once, "exchanges after another run")
 	robot(object{"iam.gke.io/gcp-service-account": "robot@project.iam.gserviceaccount.com"})
-	until(t, "the account acts as another one", func() bool { return len(w.tokens("iamcredentials.googleapis.com")) > 0 })
+	waitUntil(t, "the account acts as another one", func() bool { return len(w.tokens("iamcredentials.googleapis.com")) > 0 })
 }
 
 // push calls a webhook as GitHub does after a push, and returns the response status. If token is
@@ -216,7 +216,7 @@ func TestHooks(t *testing.T) {
 			return isReady(obj) && obj.Artifact() != nil && obj.Artifact().Revision == "main@sha1:"+id
 		}
 	}
-	git := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	git := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	first := commit("first")
 	for _, name := range []string{"app", "other"} {
 		c.apply(t, document("GitRepository", ns, name, object{"url": git.Repo(), "interval": "1h", "ref": object{"branch": "main"}}))
@@ -227,10 +227,10 @@ func TestHooks(t *testing.T) {
 	for _, name := range []string{"app", "other"} {
 		c.wait(t, "GitRepository", ns, name, "is ready", at(first))
 	}
-	call := func(r *running, path, token string) int {
+	call := func(r *localController, path, token string) int {
 		t.Helper()
-		until(t, "webhooks are served", func() bool { return r.logged("webhooks are served", "addr") != "" })
-		return push(t, "http://"+r.logged("webhooks are served", "addr")+path, token)
+		waitUntil(t, "webhooks are served", func() bool { return r.loggedValue("webhooks are served", "addr") != "" })
+		return push(t, "http://"+r.loggedValue("webhooks are served", "addr")+path, token)
 	}
 	path := "/hook/gitrepository/" + ns + "/"
 	token := func(value string) { c.apply(t, secretOf(ns, "hooks", "Opaque", object{"token": value})) }
@@ -252,7 +252,7 @@ func TestHooks(t *testing.T) {
 	testenv.Equal(t, c.get(t, "GitRepository", ns, "other").Artifact().Revision, "main@sha1:"+first)
 
 	waiting := c.begin(t, ns, t.TempDir(), args...)
-	until(t, "the second waits", func() bool { return waiting.readyz() == http.StatusInternalServerError })
+	waitUntil(t, "the second waits", func() bool { return waiting.readyz() == http.StatusInternalServerError })
 	testenv.Equal(t, call(waiting, path+"app", "rotated"), 503, "without the lease")
 }
 
@@ -262,7 +262,7 @@ func TestEvents(t *testing.T) {
 	ns := c.namespace(t)
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Message: "first", Files: fstest.MapFS{"a": {Data: []byte("a")}}})
-	git := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	git := testenv.ServeGit(t, testenv.GitConfig{}, repo)
 	var told receiver
 	receives := httptest.NewServer(&told)
 	t.Cleanup(receives.Close)
@@ -291,7 +291,7 @@ func TestEvents(t *testing.T) {
 		}
 		return found
 	}
-	until(t, "the artifact is announced", func() bool { return len(posted("NewArtifact")) == 1 && len(written("NewArtifact")) == 1 })
+	waitUntil(t, "the artifact is announced", func() bool { return len(posted("NewArtifact")) == 1 && len(written("NewArtifact")) == 1 })
 	host, err := os.Hostname()
 	testenv.Must(t, err)
 	head, e, k := obj.Head(), posted("NewArtifact")[0], written("NewArtifact")[0]
@@ -320,12 +320,12 @@ func TestEvents(t *testing.T) {
 			return obj.Common().Condition("FetchFailed").Status == "True" && obj.Common().LastHandledReconcileAt == value
 		})
 	}
-	until(t, "the failure is told", func() bool {
+	waitUntil(t, "the failure is told", func() bool {
 		return len(posted("GitOperationFailed")) > 0 && len(written("GitOperationFailed")) > 0
 	})
 	c.patch(t, "GitRepository", ns, "app", false, `{"spec":{"ref":{"branch":"main"}}}`)
 	c.wait(t, "GitRepository", ns, "app", "is ready again", isReady)
-	until(t, "the recovery is told", func() bool { return len(posted("Succeeded")) == 1 && len(written("Succeeded")) == 1 })
+	waitUntil(t, "the recovery is told", func() bool { return len(posted("Succeeded")) == 1 && len(written("Succeeded")) == 1 })
 	failures := written("GitOperationFailed")
 	if len(posted("GitOperationFailed")) != 1 || len(failures) != 1 || failures[0].Count != 1 || failures[0].Type != "Warning" {
 		t.Errorf("posted %+v, written %+v, want the failure once", posted("GitOperationFailed"), failures)
@@ -335,11 +335,11 @@ func TestEvents(t *testing.T) {
 	// The metrics have the names that dashboards use.
 	testenv.Equal(t, series(t, ns), []string{"gotk_reconcile_condition GitRepository app Ready True 1", "gotk_reconcile_duration_seconds GitRepository app", "gotk_suspend_status GitRepository app 0"})
 	c.patch(t, "GitRepository", ns, "app", false, `{"spec":{"suspend":true}}`)
-	until(t, "it is suspended", func() bool {
+	waitUntil(t, "it is suspended", func() bool {
 		return slices.Contains(series(t, ns), "gotk_suspend_status GitRepository app 1")
 	})
-	testenv.Must(t, c.Delete(t.Context(), blank("GitRepository", ns, "app")))
-	until(t, "its metrics are gone", func() bool { return len(series(t, ns)) == 0 })
+	testenv.Must(t, c.Delete(t.Context(), emptyObject("GitRepository", ns, "app")))
+	waitUntil(t, "its metrics are gone", func() bool { return len(series(t, ns)) == 0 })
 }
 
 // series returns the reference's metrics about a namespace.

@@ -75,14 +75,14 @@ func TestMuchOutput(t *testing.T) {
 	d := open(t, run.Config{})
 	piece := bytes.Repeat([]byte("all work and no play makes jack a dull boy\n"), 1000)
 	total := 64 << 20 / len(piece)
-	before, most := measure.Live(), int64(0)
+	before, most := measure.LiveBytes(), int64(0)
 	flood := task(func(_ context.Context, out io.Writer) error {
 		for i := range total {
 			if _, err := out.Write(piece); err != nil {
 				return err
 			}
 			if i%(total/8) == 0 {
-				most = max(most, measure.Live()-before)
+				most = max(most, measure.LiveBytes()-before)
 			}
 		}
 		return nil

@@ -10,7 +10,7 @@ import (
 
 // start starts a program.
 func start(cmd *exec.Cmd, _ bool) (<-chan error, error) {
-	command.Group(cmd)
+	command.SetGroup(cmd)
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -21,7 +21,7 @@ func start(cmd *exec.Cmd, _ bool) (<-chan error, error) {
 
 // sessionProcesses returns the leader as long as its group has a process.
 func sessionProcesses(leader int, exited bool) []int {
-	if exited && !command.Alive(leader) {
+	if exited && !command.GroupAlive(leader) {
 		return nil
 	}
 	return []int{leader}

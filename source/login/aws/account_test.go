@@ -36,7 +36,7 @@ func TestAccount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newServices(t)
-			clean(t, "AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", secretKey, "AWS_PROFILE", "none", "AWS_REGION", "us-west-2")
+			setEnvironment(t, "AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", secretKey, "AWS_PROFILE", "none", "AWS_REGION", "us-west-2")
 			w.Revoked = name == "no token of it"
 			if name == "refused" {
 				w.status = http.StatusForbidden
@@ -75,7 +75,7 @@ func TestAccount(t *testing.T) {
 // TestAccountAtRegistry gets a separate registry token for each account.
 func TestAccountAtRegistry(t *testing.T) {
 	w := newRegistryServices(t)
-	clean(t, keysOfEnvironment...)
+	setEnvironment(t, keysOfEnvironment...)
 	w.Serve((&services{Services: w.Services}).sts, "sts.eu-west-1.amazonaws.com")
 	p := &aws.Provider{Now: w.Clock.Now}
 	w.key = "ASIAEXAMPLE1"

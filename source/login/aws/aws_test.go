@@ -28,8 +28,8 @@ import (
 
 const host = "git-codecommit.eu-west-1.amazonaws.com"
 
-// clean removes the machine's AWS variables from the environment, and sets vars.
-func clean(t *testing.T, vars ...string) {
+// setEnvironment removes the machine's AWS variables from the environment, and sets vars.
+func setEnvironment(t *testing.T, vars ...string) {
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
 		if strings.HasPrefix(name, "AWS_") || strings.HasPrefix(name, "ACTIONS_") {
@@ -79,7 +79,7 @@ func accepts(password, secret, region, host, path string) bool {
 }
 
 func TestSignature(t *testing.T) {
-	clean(t, "AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
+	setEnvironment(t, "AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
 	at := logintest.NewClock(time.Date(2015, 8, 30, 12, 36, 0, 0, time.UTC))
 	got, err := (&aws.Provider{Now: at.Now}).Login(t.Context(), request("https://git-codecommit.us-east-1.amazonaws.com/v1/repos/app"))
 	must(t, err)
@@ -118,7 +118,7 @@ func TestContainer(t *testing.T) {
 		asked++
 		json.NewEncoder(w).Encode(keys(asked, at.Now().Add(time.Hour)))
 	})
-	clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", u+"/v1/credentials", "AWS_CONTAINER_AUTHORIZATION_TOKEN", "container-canary")
+	setEnvironment(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", u+"/v1/credentials", "AWS_CONTAINER_AUTHORIZATION_TOKEN", "container-canary")
 	p := &aws.Provider{Now: at.Now}
 	login := func() source.Credential {
 		t.Helper()
@@ -160,7 +160,7 @@ func TestInstance(t *testing.T) {
 			w.WriteHeader(http.StatusNotFound)
 		}
 	})
-	clean(t, "AWS_EC2_METADATA_SERVICE_ENDPOINT", u)
+	setEnvironment(t, "AWS_EC2_METADATA_SERVICE_ENDPOINT", u)
 	got, err := new(aws.Provider).Login(t.Context(), request("https://"+host+"/v1/repos/app"))
 	if err != nil || !strings.HasPrefix(got.Username, "ASIAEXAMPLE1%") {
 		t.Errorf("%+v, %v", got, err)
@@ -179,14 +179,14 @@ func TestFailures(t *testing.T) {
 		"control characters": {logintest.Answers(200, `{"AccessKeyId":"a\nb","SecretAccessKey":"canary","Token":"canary"}`), false, "no token that can be sent"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", logintest.ServeLoopback(t, c.answer), "AWS_CONTAINER_AUTHORIZATION_TOKEN", "container-canary")
+			setEnvironment(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", logintest.ServeLoopback(t, c.answer), "AWS_CONTAINER_AUTHORIZATION_TOKEN", "container-canary")
 			_, err := new(aws.Provider).Login(t.Context(), request("https://"+host+"/v1/repos/app"))
 			wantError(t, err, c.configuration, c.say)
 		})
 	}
 	t.Run("huge", func(t *testing.T) {
 		cut := make(chan bool, 8)
-		clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", logintest.ServeLoopback(t, func(w http.ResponseWriter, r *http.Request) {
+		setEnvironment(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", logintest.ServeLoopback(t, func(w http.ResponseWriter, r *http.Request) {
 			_, err := fmt.Fprint(w, `{"Token":"`+strings.Repeat("x", 32<<20))
 			cut <- err != nil
 		}))
@@ -199,7 +199,7 @@ func TestFailures(t *testing.T) {
 	t.Run("stall", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		u := logintest.ServeLoopback(t, logintest.Stall(func() { cancel(errors.New("given up")) }))
-		clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", u)
+		setEnvironment(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", u)
 		_, err := new(aws.Provider).Login(ctx, request("https://"+host+"/v1/repos/app"))
 		wantError(t, err, false, "given up")
 	})
@@ -243,7 +243,7 @@ func TestBuckets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newServices(t)
-			clean(t, c.vars...)
+			setEnvironment(t, c.vars...)
 			w.Serve(func(rw http.ResponseWriter, r *http.Request) {
 				w.Note("at %s", r.Host)
 				w.sts(rw, r)
@@ -266,7 +266,7 @@ const (
 // services are CodeCommit and the token service of AWS.
 type services struct {
 	*logintest.Services
-	git    *testenv.Server
+	git    *testenv.GitServer
 	status int // that the token service answers with, 0 for success
 }
 
@@ -314,7 +314,7 @@ func TestFetch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newServices(t)
-			clean(t, c.vars...)
+			setEnvironment(t, c.vars...)
 			run := w.Fetch(new(aws.Provider).Login, logintest.Repository("aws", repository))
 			if run.Err != nil {
 				t.Fatal(run.Err)
@@ -352,7 +352,7 @@ func TestFetchFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newServices(t)
-			clean(t, c.vars...)
+			setEnvironment(t, c.vars...)
 			w.status = c.status
 			g := logintest.Repository("aws", repository)
 			if c.change != nil {

@@ -78,7 +78,7 @@ var keysOfEnvironment = []string{"AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET
 
 func TestPull(t *testing.T) {
 	w := newRegistryServices(t)
-	clean(t, keysOfEnvironment...)
+	setEnvironment(t, keysOfEnvironment...)
 	date := time.Now().UTC().Format("20060102")
 	for url, want := range map[string]string{
 		"oci://" + registry + "/acme/app": ecr + " AKIDEXAMPLE " + date + "/eu-west-1/ecr/aws4_request AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken",
@@ -99,7 +99,7 @@ func TestPull(t *testing.T) {
 // TestTokensAreOfEndpoints does not send the token of one endpoint to another.
 func TestTokensAreOfEndpoints(t *testing.T) {
 	w := newRegistryServices(t)
-	clean(t, keysOfEnvironment...)
+	setEnvironment(t, keysOfEnvironment...)
 	login := (&aws.Provider{Now: w.Clock.Now}).Login
 	for i, host := range []string{registry, "210987654321.dkr.ecr.eu-west-1.amazonaws.com", "public.ecr.aws"} {
 		c, err := login(t.Context(), w.Request("aws", "oci://"+host+"/acme/app"))
@@ -119,7 +119,7 @@ func TestRefusedKeysAreForgotten(t *testing.T) {
 		asked++
 		json.NewEncoder(rw).Encode(keys(asked, w.Clock.Now().Add(time.Hour)))
 	})
-	clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", u)
+	setEnvironment(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", u)
 	login := (&aws.Provider{Now: w.Clock.Now}).Login
 	w.key = "ASIAEXAMPLE2"
 	run := w.Pull(login, logintest.Artifact("aws", "oci://"+registry+"/acme/app"))
@@ -133,7 +133,7 @@ func TestRefusedKeysAreForgotten(t *testing.T) {
 
 // TestEndpoints checks that the region decides which endpoint issues tokens.
 func TestEndpoints(t *testing.T) {
-	clean(t, append([]string{"AWS_ENDPOINT_URL", "https://evil.example", "AWS_ENDPOINT_URL_ECR", "https://evil.example"}, keysOfEnvironment...)...)
+	setEnvironment(t, append([]string{"AWS_ENDPOINT_URL", "https://evil.example", "AWS_ENDPOINT_URL_ECR", "https://evil.example"}, keysOfEnvironment...)...)
 	for host, want := range map[string]string{
 		"123456789012.dkr.ecr.us-east-1.amazonaws.com":                "api.ecr.us-east-1.amazonaws.com",
 		"123456789012.dkr.ecr-fips.us-east-1.amazonaws.com":           "api.ecr-fips.us-east-1.amazonaws.com",
@@ -196,7 +196,7 @@ func TestPullFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newRegistryServices(t)
-			clean(t, keysOfEnvironment...)
+			setEnvironment(t, keysOfEnvironment...)
 			w.Answer = c.answer
 			o := logintest.Artifact("aws", "oci://"+registry+"/acme/app")
 			if c.change != nil {
@@ -213,7 +213,7 @@ func TestPullFailures(t *testing.T) {
 
 func TestPullStall(t *testing.T) {
 	w := newRegistryServices(t)
-	clean(t, keysOfEnvironment...)
+	setEnvironment(t, keysOfEnvironment...)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	w.Answer = logintest.Stall(func() { cancel(errors.New("given up")) })
 	_, err := new(aws.Provider).Login(ctx, w.Request("aws", "oci://"+registry+"/acme/app"))

@@ -43,13 +43,13 @@ func TestFetch(t *testing.T) {
 		vars  []string
 		asked []string
 	}{
-		"secret":            {application("AZURE_CLIENT_SECRET", "s3cret-canary"), []string{at + "secret" + scope}},
-		"certificate":       {application("AZURE_CLIENT_CERTIFICATE_PATH", certificate(t, key, &key.PublicKey)), []string{at + "certificate" + scope}},
-		"workload identity": {application("AZURE_FEDERATED_TOKEN_FILE", logintest.File(t, logintest.Identity)), []string{at + "assertion" + scope}},
-		"job":               {application(logintest.Job()...), []string{"runner /token?api-version=2.0&audience=api%3A%2F%2FAzureADTokenExchange", at + "assertion" + scope}},
-		"other cloud": {application("AZURE_CLIENT_SECRET", "s3cret-canary", "AZURE_AUTHORITY_HOST", "https://login.microsoftonline.us/"),
+		"secret":            {applicationEnv("AZURE_CLIENT_SECRET", "s3cret-canary"), []string{at + "secret" + scope}},
+		"certificate":       {applicationEnv("AZURE_CLIENT_CERTIFICATE_PATH", certificate(t, key, &key.PublicKey)), []string{at + "certificate" + scope}},
+		"workload identity": {applicationEnv("AZURE_FEDERATED_TOKEN_FILE", logintest.File(t, logintest.Identity)), []string{at + "assertion" + scope}},
+		"job":               {applicationEnv(logintest.Job()...), []string{"runner /token?api-version=2.0&audience=api%3A%2F%2FAzureADTokenExchange", at + "assertion" + scope}},
+		"other cloud": {applicationEnv("AZURE_CLIENT_SECRET", "s3cret-canary", "AZURE_AUTHORITY_HOST", "https://login.microsoftonline.us/"),
 			[]string{strings.Replace(at, ".com", ".us", 1) + "secret" + scope}},
-		"secret before job": {application(append(logintest.Job(), "AZURE_CLIENT_SECRET", "s3cret-canary")...), []string{at + "secret" + scope}},
+		"secret before job": {applicationEnv(append(logintest.Job(), "AZURE_CLIENT_SECRET", "s3cret-canary")...), []string{at + "secret" + scope}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newServices(t, c.vars...)
@@ -90,7 +90,7 @@ func TestManagedIdentity(t *testing.T) {
 	if run.Err != nil || !slices.Equal(w.Requests, []string{"machine " + first + " " + devOps}) {
 		t.Errorf("%v, asked %q", run.Err, w.Requests)
 	}
-	if seen := strings.Join(w.Proxy.Seen(), " "); strings.Contains(seen, logintest.Host(u)) {
+	if seen := strings.Join(w.Proxy.Requests(), " "); strings.Contains(seen, logintest.Host(u)) {
 		t.Errorf("the proxy could read along: %s", seen)
 	}
 	t.Setenv("IDENTITY_HEADER", "other-canary")
@@ -103,7 +103,7 @@ func TestManagedIdentity(t *testing.T) {
 
 func TestFailures(t *testing.T) {
 	const provider, auth = "InvalidProviderConfiguration", "AuthenticationFailed"
-	secret := slices.Clip(application("AZURE_CLIENT_SECRET", "s3cret-canary"))
+	secret := slices.Clip(applicationEnv("AZURE_CLIENT_SECRET", "s3cret-canary"))
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
 	change := func(f func(*source.GitRepositorySpec)) func(*source.GitRepository) {
@@ -116,14 +116,14 @@ func TestFailures(t *testing.T) {
 		reason string
 		say    string
 	}{
-		"wrong secret":           {application("AZURE_CLIENT_SECRET", "other-canary"), nil, nil, provider, "AZURE_CLIENT_SECRET: status 401: invalid_client: AADSTS7000215|AZURE_ variables"},
-		"refused job":            {append(application(logintest.Job()...), "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "other-canary"), nil, nil, auth, "identity token of the job|https://runner.example/token|status 401"},
-		"refused assertion":      {application("AZURE_FEDERATED_TOKEN_FILE", logintest.File(t, "eyJhbGciOiJSUzI1NiJ9.eyJvdGhlciI6MX0.canary-other")), nil, nil, provider, "AZURE_FEDERATED_TOKEN_FILE: status 401"},
-		"no token file":          {application("AZURE_FEDERATED_TOKEN_FILE", filepath.Join(t.TempDir(), "absent")), nil, nil, auth, "absent"},
-		"huge token file":        {application("AZURE_FEDERATED_TOKEN_FILE", logintest.File(t, strings.Repeat("x", 2<<20))), nil, nil, auth, "more than 1048576 bytes"},
-		"no certificate file":    {application("AZURE_CLIENT_CERTIFICATE_PATH", filepath.Join(t.TempDir(), "absent")), nil, nil, provider, "AZURE_CLIENT_CERTIFICATE_PATH|absent"},
-		"no certificate":         {application("AZURE_CLIENT_CERTIFICATE_PATH", logintest.File(t, "canary")), nil, nil, provider, "AZURE_CLIENT_CERTIFICATE_PATH"},
-		"certificate of no use":  {application("AZURE_CLIENT_CERTIFICATE_PATH", certificate(t, key, &key.PublicKey)), nil, nil, provider, "AZURE_CLIENT_CERTIFICATE_PATH"},
+		"wrong secret":           {applicationEnv("AZURE_CLIENT_SECRET", "other-canary"), nil, nil, provider, "AZURE_CLIENT_SECRET: status 401: invalid_client: AADSTS7000215|AZURE_ variables"},
+		"refused job":            {append(applicationEnv(logintest.Job()...), "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "other-canary"), nil, nil, auth, "identity token of the job|https://runner.example/token|status 401"},
+		"refused assertion":      {applicationEnv("AZURE_FEDERATED_TOKEN_FILE", logintest.File(t, "eyJhbGciOiJSUzI1NiJ9.eyJvdGhlciI6MX0.canary-other")), nil, nil, provider, "AZURE_FEDERATED_TOKEN_FILE: status 401"},
+		"no token file":          {applicationEnv("AZURE_FEDERATED_TOKEN_FILE", filepath.Join(t.TempDir(), "absent")), nil, nil, auth, "absent"},
+		"huge token file":        {applicationEnv("AZURE_FEDERATED_TOKEN_FILE", logintest.File(t, strings.Repeat("x", 2<<20))), nil, nil, auth, "more than 1048576 bytes"},
+		"no certificate file":    {applicationEnv("AZURE_CLIENT_CERTIFICATE_PATH", filepath.Join(t.TempDir(), "absent")), nil, nil, provider, "AZURE_CLIENT_CERTIFICATE_PATH|absent"},
+		"no certificate":         {applicationEnv("AZURE_CLIENT_CERTIFICATE_PATH", logintest.File(t, "canary")), nil, nil, provider, "AZURE_CLIENT_CERTIFICATE_PATH"},
+		"certificate of no use":  {applicationEnv("AZURE_CLIENT_CERTIFICATE_PATH", certificate(t, key, &key.PublicKey)), nil, nil, provider, "AZURE_CLIENT_CERTIFICATE_PATH"},
 		"tenant with a path":     {append(secret, "AZURE_TENANT_ID", "../canary"), nil, nil, provider, "AZURE_CLIENT_SECRET"},
 		"authority without TLS":  {append(secret, "AZURE_AUTHORITY_HOST", "http://login.microsoftonline.com"), nil, nil, provider, "https"},
 		"throttled":              {secret, logintest.Answers(429, `{"error":"slow_down","error_description":"later"}`), nil, auth, "status 429"},
@@ -166,7 +166,7 @@ func (w *services) logIn(login source.LoginFunc, u string, change func(*source.L
 // TestAccount sends a storage account a token for storage accounts, and uses it for all of
 // them.
 func TestAccount(t *testing.T) {
-	w := newServices(t, application("AZURE_CLIENT_SECRET", "s3cret-canary")...)
+	w := newServices(t, applicationEnv("AZURE_CLIENT_SECRET", "s3cret-canary")...)
 	login := w.provider().Login
 	first, err := w.logIn(login, account, nil)
 	if err != nil || first.Token != token(1) || first.Username != "" || first.Expires.IsZero() {
@@ -185,14 +185,14 @@ func TestAccount(t *testing.T) {
 }
 
 func TestAccountFailures(t *testing.T) {
-	secret := application("AZURE_CLIENT_SECRET", "s3cret-canary")
+	secret := applicationEnv("AZURE_CLIENT_SECRET", "s3cret-canary")
 	for name, c := range map[string]struct {
 		vars   []string
 		url    string
 		change func(*source.LoginRequest)
 		say    string
 	}{
-		"wrong secret":    {application("AZURE_CLIENT_SECRET", "other-canary"), account, nil, "AZURE_CLIENT_SECRET: status 401: invalid_client"},
+		"wrong secret":    {applicationEnv("AZURE_CLIENT_SECRET", "other-canary"), account, nil, "AZURE_CLIENT_SECRET: status 401: invalid_client"},
 		"China":           {secret, "azblob://acme.blob.core.chinacloudapi.cn/c", nil, "the storage account is of another cloud than the public one: set AZURE_AUTHORITY_HOST to https://login.chinacloudapi.cn/"},
 		"stranger":        {secret, "azblob://acme.blob.core.windows.net.evil.example/c", nil, "spec.endpoint: the identity of this program is shown to ACCOUNT.blob.core.windows.net"},
 		"port":            {secret, "azblob://acme.blob.core.windows.net:8443/c", nil, "spec.endpoint: the identity of this program is shown to"},
@@ -237,7 +237,7 @@ func newServices(t *testing.T, vars ...string) *services {
 	names := []string{"dev.azure.com", "old.visualstudio.com"}
 	git := logintest.Serve(t, w.CA, "org/project/_git/app", logintest.Repo(t), w.allow, names...)
 	w.Name(logintest.Host(git.URL), names...)
-	w.Serve(w.entra, "login.microsoftonline.com", "login.microsoftonline.us", "login.chinacloudapi.cn")
+	w.Serve(w.serveEntra, "login.microsoftonline.com", "login.microsoftonline.us", "login.chinacloudapi.cn")
 	return w
 }
 
@@ -250,8 +250,8 @@ func (w *services) allow(r *http.Request) bool {
 
 func (w *services) next() string { return token(w.Next()) }
 
-// entra is the authority: discovery (OpenID Connect Discovery 1.0) and tokens.
-func (w *services) entra(rw http.ResponseWriter, r *http.Request) {
+// serveEntra is the authority: discovery (OpenID Connect Discovery 1.0) and tokens.
+func (w *services) serveEntra(rw http.ResponseWriter, r *http.Request) {
 	base := "https://" + r.Host
 	switch {
 	case r.URL.Path == "/common/discovery/instance":
@@ -292,8 +292,8 @@ func (w *services) provider() *azure.Provider {
 	return &azure.Provider{Now: w.Clock.Now, Lookup: w.Lookup}
 }
 
-// application returns the variables of an application, and more.
-func application(more ...string) []string {
+// applicationEnv returns the variables of an application, and more.
+func applicationEnv(more ...string) []string {
 	return append([]string{"AZURE_TENANT_ID", tenant, "AZURE_CLIENT_ID", "app"}, more...)
 }
 

@@ -81,13 +81,13 @@ func (w *registryServices) exchange(rw http.ResponseWriter, r *http.Request) {
 }
 
 func TestPull(t *testing.T) {
-	secret := slices.Clip(application("AZURE_CLIENT_SECRET", "s3cret-canary"))
+	secret := slices.Clip(applicationEnv("AZURE_CLIENT_SECRET", "s3cret-canary"))
 	for name, c := range map[string]struct {
 		url, authority string
 		vars           []string
 	}{
 		"secret":      {acr, "login.microsoftonline.com", secret},
-		"job":         {acr, "login.microsoftonline.com", application(logintest.Job()...)},
+		"job":         {acr, "login.microsoftonline.com", applicationEnv(logintest.Job()...)},
 		"China":       {"oci://acme.azurecr.cn/acme/app", "login.chinacloudapi.cn", append(secret, "AZURE_AUTHORITY_HOST", "https://login.chinacloudapi.cn/")},
 		"government":  {"oci://acme.azurecr.us/acme/app", "login.microsoftonline.us", append(secret, "AZURE_AUTHORITY_HOST", "https://login.microsoftonline.us/")},
 		"environment": {acr, "login.microsoftonline.us", append(secret, "AZURE_AUTHORITY_HOST", "https://login.microsoftonline.us/")},
@@ -129,7 +129,7 @@ func TestManagedIdentityOfAnotherCloud(t *testing.T) {
 
 // TestRefusedPasswordsAreForgotten drops a token that the registry issued and then refuses.
 func TestRefusedPasswordsAreForgotten(t *testing.T) {
-	w := newRegistryServices(t, application("AZURE_CLIENT_SECRET", "s3cret-canary")...)
+	w := newRegistryServices(t, applicationEnv("AZURE_CLIENT_SECRET", "s3cret-canary")...)
 	login := w.provider().Login
 	w.exchangeHandler = func(rw http.ResponseWriter, _ *http.Request) {
 		logintest.Reply(rw, 200, map[string]any{"refresh_token": "stale-canary"})
@@ -145,7 +145,7 @@ func TestRefusedPasswordsAreForgotten(t *testing.T) {
 
 func TestPullFailures(t *testing.T) {
 	const provider, auth = "InvalidProviderConfiguration", "AuthenticationFailed"
-	secret := slices.Clip(application("AZURE_CLIENT_SECRET", "s3cret-canary"))
+	secret := slices.Clip(applicationEnv("AZURE_CLIENT_SECRET", "s3cret-canary"))
 	for name, c := range map[string]struct {
 		vars   []string
 		trade  http.HandlerFunc
@@ -153,7 +153,7 @@ func TestPullFailures(t *testing.T) {
 		reason string
 		say    string
 	}{
-		"wrong secret":           {application("AZURE_CLIENT_SECRET", "other-canary"), nil, nil, provider, "AZURE_CLIENT_SECRET: status 401: invalid_client"},
+		"wrong secret":           {applicationEnv("AZURE_CLIENT_SECRET", "other-canary"), nil, nil, provider, "AZURE_CLIENT_SECRET: status 401: invalid_client"},
 		"not of the team":        {secret, logintest.Answers(401, `{"errors":[{"code":"UNAUTHORIZED","message":"no role \u001b[0m azure-canary-1"}]}`), nil, provider, "POST https://acme.azurecr.io/oauth2/exchange: status 401 (no role|check that the identity"},
 		"message is odd":         {secret, logintest.Answers(403, `{"errors":[7],"error":{"message":7}}`), nil, provider, "status 403"},
 		"throttled":              {secret, logintest.Answers(429, `{"errors":[]}`), nil, auth, "status 429"},
@@ -164,7 +164,7 @@ func TestPullFailures(t *testing.T) {
 		"token that cannot pass": {secret, logintest.Answers(200, `{"refresh_token":"can\r\nary"}`), nil, auth, "no token that can be sent"},
 		"huge answer":            {secret, logintest.Answers(200, `{"refresh_token":"`+strings.Repeat("x", 4<<20)), nil, auth, "larger than 1048576 bytes"},
 		"China":                  {secret, nil, func(s *source.OCIRepositorySpec) { s.URL = "oci://acme.azurecr.cn/app" }, provider, "AZURE_CLIENT_SECRET: the registry is of another cloud|set AZURE_AUTHORITY_HOST to https://login.chinacloudapi.cn/"},
-		"job, for government":    {application(logintest.Job()...), nil, func(s *source.OCIRepositorySpec) { s.URL = "oci://acme.azurecr.us/app" }, provider, "identity token of the job: the registry is of another cloud"},
+		"job, for government":    {applicationEnv(logintest.Job()...), nil, func(s *source.OCIRepositorySpec) { s.URL = "oci://acme.azurecr.us/app" }, provider, "identity token of the job: the registry is of another cloud"},
 		"without TLS":            {secret, nil, func(s *source.OCIRepositorySpec) { s.Insecure = true }, provider, "spec.insecure"},
 	} {
 		t.Run(name, func(t *testing.T) {

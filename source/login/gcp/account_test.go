@@ -16,7 +16,7 @@ func TestAccount(t *testing.T) {
 	const (
 		providerKey, emailKey = "gcp.auth.fluxcd.io/workload-identity-provider", "iam.gke.io/gcp-service-account"
 		pool                  = "identitynamespace:project.svc.id.goog:https://container.googleapis.com/v1/projects/project/locations/europe/clusters/here"
-		impersonated          = "iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/" + robot + ":generateAccessToken"
+		impersonated          = "iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/" + serviceAccountEmail + ":generateAccessToken"
 		ask                   = "machine /computeMetadata/v1/"
 	)
 	trade := func(pool string) string {
@@ -31,9 +31,9 @@ func TestAccount(t *testing.T) {
 		say         string // of the error
 	}{
 		"provider":               {[]string{providerKey, provider}, "", artifact, []string{"account //iam.googleapis.com/" + provider, trade("//iam.googleapis.com/" + provider)}, ""},
-		"provider and account":   {[]string{providerKey, provider, emailKey, robot}, "", artifact, []string{"account //iam.googleapis.com/" + provider, trade("//iam.googleapis.com/" + provider), impersonated}, ""},
+		"provider and account":   {[]string{providerKey, provider, emailKey, serviceAccountEmail}, "", artifact, []string{"account //iam.googleapis.com/" + provider, trade("//iam.googleapis.com/" + provider), impersonated}, ""},
 		"cluster of GKE":         {nil, "GKE", artifact, append(gke[:3:3], "account project.svc.id.goog", trade(pool)), ""},
-		"cluster and account":    {[]string{emailKey, robot}, "GKE", artifact, append(gke[:3:3], "account project.svc.id.goog", trade(pool), impersonated), ""},
+		"cluster and account":    {[]string{emailKey, serviceAccountEmail}, "GKE", artifact, append(gke[:3:3], "account project.svc.id.goog", trade(pool), impersonated), ""},
 		"no cluster of GKE":      {nil, "", artifact, gke[:1], "service account default/robot: |annotation " + providerKey + " is missing"},
 		"machine that fails":     {nil, "failing", artifact, gke[:1], "status 500"},
 		"no provider":            {[]string{providerKey, "../x"}, "", artifact, nil, "annotation " + providerKey + ": want projects/NUMBER"},
@@ -44,7 +44,7 @@ func TestAccount(t *testing.T) {
 		"somebody else's server": {[]string{providerKey, provider}, "", "oci://registry.example/app", nil, "spec.url"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newServices(t, file(serviceAccount().write(t))...)
+			w := newServices(t, fileEnv(serviceAccount().write(t))...)
 			machine := logintest.ServeLoopback(t, func(rw http.ResponseWriter, r *http.Request) {
 				w.Note("machine %s", r.URL)
 				rw.Header().Set("Metadata-Flavor", "Google")

@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	registry   = "europe-west1-docker.pkg.dev"
-	artifact   = "oci://" + registry + "/project/repo/app"
-	provider   = "projects/123/locations/global/workloadIdentityPools/ci/providers/forge"
-	robot      = "robot@project.iam.gserviceaccount.com"
-	cloudScope = "https://www.googleapis.com/auth/cloud-platform"
+	registry            = "europe-west1-docker.pkg.dev"
+	artifact            = "oci://" + registry + "/project/repo/app"
+	provider            = "projects/123/locations/global/workloadIdentityPools/ci/providers/forge"
+	serviceAccountEmail = "robot@project.iam.gserviceaccount.com"
+	cloudScope          = "https://www.googleapis.com/auth/cloud-platform"
 )
 
 func TestPull(t *testing.T) {
@@ -36,7 +36,7 @@ func TestPull(t *testing.T) {
 		byUser  = "token refresh_token gcloud"
 		runner  = "runner /token?api-version=2.0&audience=https%3A%2F%2Fiam.googleapis.com%2F" + "projects%2F123%2Flocations%2Fglobal%2FworkloadIdentityPools%2Fci%2Fproviders%2Fforge"
 		trade   = "sts.googleapis.com //iam.googleapis.com/" + provider + " urn:ietf:params:oauth:token-type:jwt " + cloudScope
-		account = "iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/" + robot + ":generateAccessToken"
+		account = "iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/" + serviceAccountEmail + ":generateAccessToken"
 		domain  = "machine /computeMetadata/v1/universe/universe-domain"
 		machine = "machine /computeMetadata/v1/instance/service-accounts/default/token"
 	)
@@ -46,26 +46,26 @@ func TestPull(t *testing.T) {
 		vars  []string
 		asked []string
 	}{
-		"key of a service account":       {file(serviceAccount().write(t)), []string{byKey}},
-		"user":                           {file(user().write(t)), []string{byUser}},
-		"identity in a file":             {file(federated(t).write(t)), []string{trade}},
-		"identity at a URL":              {file(federated(t).with("credential_source", remote).write(t)), []string{"runner /token?audience=me", trade}},
-		"identity as a service account":  {file(federated(t).with("service_account_impersonation_url", impersonation(robot)).write(t)), []string{trade, account}},
-		"user as a service account":      {file(config{"type": "impersonated_service_account", "service_account_impersonation_url": impersonation(robot), "source_credentials": user()}.write(t)), []string{byUser, account}},
-		"job":                            {job(), []string{runner, trade}},
-		"job as a service account":       {job("GOOGLE_SERVICE_ACCOUNT", robot), []string{runner, trade, account}},
-		"developer":                      {home(t), []string{byUser}},
+		"key of a service account":       {fileEnv(serviceAccount().write(t)), []string{byKey}},
+		"user":                           {fileEnv(user().write(t)), []string{byUser}},
+		"identity in a file":             {fileEnv(federated(t).write(t)), []string{trade}},
+		"identity at a URL":              {fileEnv(federated(t).with("credential_source", remote).write(t)), []string{"runner /token?audience=me", trade}},
+		"identity as a service account":  {fileEnv(federated(t).with("service_account_impersonation_url", impersonation(serviceAccountEmail)).write(t)), []string{trade, account}},
+		"user as a service account":      {fileEnv(config{"type": "impersonated_service_account", "service_account_impersonation_url": impersonation(serviceAccountEmail), "source_credentials": user()}.write(t)), []string{byUser, account}},
+		"job":                            {jobEnv(), []string{runner, trade}},
+		"job as a service account":       {jobEnv("GOOGLE_SERVICE_ACCOUNT", serviceAccountEmail), []string{runner, trade, account}},
+		"developer":                      {homeEnv(t), []string{byUser}},
 		"machine":                        {nil, []string{domain, machine}},
 		"machine that knows its cloud":   {[]string{"universe", "googleapis.com"}, []string{domain, machine}},
-		"file before job":                {append(file(serviceAccount().write(t)), job()...), []string{byKey}},
-		"job before developer":           {append(home(t), job()...), []string{runner, trade}},
-		"job that names no provider":     {append(job(), "GOOGLE_WORKLOAD_IDENTITY_PROVIDER", ""), []string{domain, machine}},
+		"file before job":                {append(fileEnv(serviceAccount().write(t)), jobEnv()...), []string{byKey}},
+		"job before developer":           {append(homeEnv(t), jobEnv()...), []string{runner, trade}},
+		"job that names no provider":     {append(jobEnv(), "GOOGLE_WORKLOAD_IDENTITY_PROVIDER", ""), []string{domain, machine}},
 		"provider without a job":         {[]string{"GOOGLE_WORKLOAD_IDENTITY_PROVIDER", provider}, []string{domain, machine}},
 		"no home":                        {[]string{"HOME", "", "APPDATA", ""}, []string{domain, machine}},
-		"job that says which cloud":      {job("GOOGLE_CLOUD_UNIVERSE_DOMAIN", "googleapis.com"), []string{runner, trade}},
-		"key that says which cloud":      {file(serviceAccount().with("universe_domain", "googleapis.com").write(t)), []string{byKey}},
-		"key with a null as executable":  {file(serviceAccount().with("credential_source", config{"executable": nil}).write(t)), []string{byKey}},
-		"key without a place for tokens": {file(serviceAccount().with("token_uri", "").write(t)), []string{byKey}},
+		"job that says which cloud":      {jobEnv("GOOGLE_CLOUD_UNIVERSE_DOMAIN", "googleapis.com"), []string{runner, trade}},
+		"key that says which cloud":      {fileEnv(serviceAccount().with("universe_domain", "googleapis.com").write(t)), []string{byKey}},
+		"key with a null as executable":  {fileEnv(serviceAccount().with("credential_source", config{"executable": nil}).write(t)), []string{byKey}},
+		"key without a place for tokens": {fileEnv(serviceAccount().with("token_uri", "").write(t)), []string{byKey}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newServices(t, c.vars...)
@@ -87,7 +87,7 @@ func TestUniverses(t *testing.T) {
 	const other = "oci://docker.s3nsregistry.fr/project/repo/app"
 	part := func(universe string) config { return serviceAccount().with("universe_domain", universe) }
 	impersonated := func(part config) config {
-		return config{"type": "impersonated_service_account", "service_account_impersonation_url": impersonation(robot), "source_credentials": part}
+		return config{"type": "impersonated_service_account", "service_account_impersonation_url": impersonation(serviceAccountEmail), "source_credentials": part}
 	}
 	for name, c := range map[string]struct {
 		vars      []string
@@ -97,17 +97,17 @@ func TestUniverses(t *testing.T) {
 		"machine there":           {nil, "s3nsapis.fr", other, ""},
 		"machine there, registry": {nil, "s3nsapis.fr", artifact, "the identity is one of s3nsapis.fr, and the registry is of googleapis.com"},
 		"machine":                 {nil, "", other, "the identity is one of googleapis.com, and the registry is of s3nsapis.fr"},
-		"key there":               {file(serviceAccount().with("universe_domain", "s3nsapis.fr").write(t)), "", other, ""},
-		"key there, registry":     {file(serviceAccount().with("universe_domain", "s3nsapis.fr").write(t)), "", artifact, "one of s3nsapis.fr"},
-		"key":                     {file(serviceAccount().write(t)), "", other, "one of googleapis.com"},
-		"part there":              {file(impersonated(part("s3nsapis.fr")).write(t)), "", other, ""},
-		"part there, registry":    {file(impersonated(part("s3nsapis.fr")).write(t)), "", artifact, "one of s3nsapis.fr"},
-		"parts of two clouds":     {file(impersonated(part("googleapis.com")).with("universe_domain", "s3nsapis.fr").write(t)), "", other, "one of googleapis.com"},
-		"exchange of no cloud":    {file(federated(t).with("universe_domain", "s3nsapis.fr").with("token_url", "").write(t)), "", other, "token_url is missing: it says where s3nsapis.fr exchanges tokens"},
-		"exchange there":          {file(federated(t).with("universe_domain", "s3nsapis.fr").with("token_url", "https://sts.s3nsapis.fr/v1/token").write(t)), "", other, ""},
-		"job there":               {job("GOOGLE_CLOUD_UNIVERSE_DOMAIN", "s3nsapis.fr", "GOOGLE_SERVICE_ACCOUNT", robot), "", other, ""},
-		"job there, registry":     {job("GOOGLE_CLOUD_UNIVERSE_DOMAIN", "s3nsapis.fr"), "", artifact, "one of s3nsapis.fr"},
-		"job":                     {job(), "", other, "one of googleapis.com"},
+		"key there":               {fileEnv(serviceAccount().with("universe_domain", "s3nsapis.fr").write(t)), "", other, ""},
+		"key there, registry":     {fileEnv(serviceAccount().with("universe_domain", "s3nsapis.fr").write(t)), "", artifact, "one of s3nsapis.fr"},
+		"key":                     {fileEnv(serviceAccount().write(t)), "", other, "one of googleapis.com"},
+		"part there":              {fileEnv(impersonated(part("s3nsapis.fr")).write(t)), "", other, ""},
+		"part there, registry":    {fileEnv(impersonated(part("s3nsapis.fr")).write(t)), "", artifact, "one of s3nsapis.fr"},
+		"parts of two clouds":     {fileEnv(impersonated(part("googleapis.com")).with("universe_domain", "s3nsapis.fr").write(t)), "", other, "one of googleapis.com"},
+		"exchange of no cloud":    {fileEnv(federated(t).with("universe_domain", "s3nsapis.fr").with("token_url", "").write(t)), "", other, "token_url is missing: it says where s3nsapis.fr exchanges tokens"},
+		"exchange there":          {fileEnv(federated(t).with("universe_domain", "s3nsapis.fr").with("token_url", "https://sts.s3nsapis.fr/v1/token").write(t)), "", other, ""},
+		"job there":               {jobEnv("GOOGLE_CLOUD_UNIVERSE_DOMAIN", "s3nsapis.fr", "GOOGLE_SERVICE_ACCOUNT", serviceAccountEmail), "", other, ""},
+		"job there, registry":     {jobEnv("GOOGLE_CLOUD_UNIVERSE_DOMAIN", "s3nsapis.fr"), "", artifact, "one of s3nsapis.fr"},
+		"job":                     {jobEnv(), "", other, "one of googleapis.com"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newServices(t, c.vars...)
@@ -153,11 +153,11 @@ func TestBucket(t *testing.T) {
 		vars  []string
 		asked []string // the last requests
 	}{
-		"key of a service account": {file(serviceAccount().write(t)), []string{byKey}},
-		"user":                     {file(user().write(t)), []string{byUser}},
-		"identity in a file":       {file(federated(t).write(t)), []string{trade}},
-		"job":                      {job(), []string{trade}},
-		"developer":                {home(t), []string{byUser}},
+		"key of a service account": {fileEnv(serviceAccount().write(t)), []string{byKey}},
+		"user":                     {fileEnv(user().write(t)), []string{byUser}},
+		"identity in a file":       {fileEnv(federated(t).write(t)), []string{trade}},
+		"job":                      {jobEnv(), []string{trade}},
+		"developer":                {homeEnv(t), []string{byUser}},
 		"machine":                  {nil, []string{domain, machine}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestBucketHostile(t *testing.T) {
 		"machine refuses":          {nil, refuseAsMetadataServer(403), store, false, false, "status 403"},
 		"machine of another maker": {nil, logintest.Answers(403, ``), store, false, true, "status 403"},
 		"machine of another cloud": {nil, logintest.Answers(200, `s3nsapis.fr`), store, false, false, "the identity is one of s3nsapis.fr, and the bucket is of googleapis.com"},
-		"key is refused":           {file(serviceAccount().with("client_email", "other@example.com").write(t)), nil, store, false, false, "status 400"},
+		"key is refused":           {fileEnv(serviceAccount().with("client_email", "other@example.com").write(t)), nil, store, false, false, "status 400"},
 		"CA of the object":         {nil, nil, store, true, false, "spec.certSecretRef: ca.crt"},
 		"another store":            {nil, nil, "store.example", false, false, "spec.endpoint: the identity of this program is shown to storage.googleapis.com"},
 		"another port":             {nil, nil, store + ":8443", false, false, "spec.endpoint: "},
@@ -224,7 +224,7 @@ func TestBucketHostile(t *testing.T) {
 
 // TestReadBucket reads a Bucket of Google Cloud with the identity of the program.
 func TestReadBucket(t *testing.T) {
-	w := newServices(t, file(serviceAccount().write(t))...)
+	w := newServices(t, fileEnv(serviceAccount().write(t))...)
 	w.scope = bucketScope
 	w.store.Bucket("app").Put("a", "one")
 	b := &source.Bucket{
@@ -240,10 +240,10 @@ func TestReadBucket(t *testing.T) {
 
 func TestPullFailures(t *testing.T) {
 	const invalid, auth = "InvalidProviderConfiguration", "AuthenticationFailed"
-	byKey := func() []string { return file(serviceAccount().write(t)) }
+	byKey := func() []string { return fileEnv(serviceAccount().write(t)) }
 	program := filepath.Join(t.TempDir(), "program")
 	executable := config{"executable": config{"command": program, "output_file": program}}
-	impersonated := config{"type": "impersonated_service_account", "service_account_impersonation_url": impersonation(robot)}
+	impersonated := config{"type": "impersonated_service_account", "service_account_impersonation_url": impersonation(serviceAccountEmail)}
 	nested := impersonated.with("source_credentials", federated(t).with("credential_source", executable))
 	client := config{"client_id": "a", "client_secret": "canary", "redirect_uris": []string{"https://evil.example"}}
 	for name, c := range map[string]struct {
@@ -253,30 +253,30 @@ func TestPullFailures(t *testing.T) {
 		reason string
 		say    string
 	}{
-		"no such file":                {file(filepath.Join(t.TempDir(), "absent")), nil, nil, invalid, "GOOGLE_APPLICATION_CREDENTIALS: |absent"},
-		"file is no JSON":             {file(logintest.File(t, "canary")), nil, nil, invalid, "invalid character"},
-		"file is huge":                {file(logintest.File(t, strings.Repeat(" ", 2<<20))), nil, nil, invalid, "more than 1048576 bytes"},
-		"file of no type":             {file(logintest.File(t, `{"installed":{"client_id":"a","client_secret":"canary","redirect_uris":["https://evil.example"]}}`)), nil, nil, invalid, `type "" is none of`},
-		"file of another type":        {file(logintest.File(t, `{"type":"gdch_service_account\u001b[0m"}`)), nil, nil, invalid, "is none of"},
-		"file with a page to show":    {file(serviceAccount().with("installed", client).write(t)), nil, nil, invalid, "web and installed are of an OAuth client"},
-		"part with a page to show":    {file(impersonated.with("source_credentials", user().with("web", client)).write(t)), nil, nil, invalid, "web and installed are of an OAuth client"},
-		"file runs a program":         {file(federated(t).with("credential_source", executable).write(t)), nil, nil, invalid, "credential_source.executable: headgate runs no programs"},
-		"file hides a program":        {file(nested.write(t)), nil, nil, invalid, "credential_source.executable: headgate runs no programs"},
-		"file hides it from a switch": {file(logintest.File(t, `{"type":"external_account","Credential_Source":{"EXECUTABLE":{"command":"/canary"}}}`)), nil, nil, invalid, "executable"},
-		"token place without TLS":     {file(serviceAccount().with("token_uri", "http://oauth2.googleapis.com/token").write(t)), nil, nil, invalid, "token_uri is not an https URL"},
-		"exchange without TLS":        {file(federated(t).with("token_url", "http://sts.googleapis.com/v1/token").write(t)), nil, nil, invalid, "token_url is not an https URL"},
-		"account without TLS":         {file(federated(t).with("service_account_impersonation_url", "ftp://canary").write(t)), nil, nil, invalid, "service_account_impersonation_url is not an https URL"},
-		"key that is none":            {file(serviceAccount().with("private_key", "canary").write(t)), nil, nil, auth, "private key"},
-		"identity for nobody":         {file(federated(t).with("audience", "").write(t)), nil, nil, invalid, "Audience must be set"},
-		"identity from nowhere":       {file(federated(t).with("credential_source", config{}).write(t)), nil, nil, auth, "unable to parse credential source"},
-		"identity file is absent":     {file(federated(t).with("credential_source", config{"file": filepath.Join(t.TempDir(), "absent")}).write(t)), nil, nil, auth, "absent"},
-		"refused user":                {file(user().with("refresh_token", "other-canary").write(t)), nil, nil, invalid, "POST https://oauth2.googleapis.com/token: status 400 (Invalid grant: ***|GOOGLE_ variables"},
-		"refused key":                 {file(serviceAccount().with("client_email", "other@example.com").write(t)), nil, nil, invalid, "status 400 (Invalid grant: ***"},
-		"refused identity":            {file(federated(t).with("credential_source", config{"file": logintest.File(t, "other-canary")}).write(t)), nil, nil, invalid, "POST https://sts.googleapis.com/v1/token: status 400 (not ***"},
-		"refused job":                 {append(job(), "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "other-canary"), nil, nil, invalid, "identity token of the job: GET https://runner.example/token: status 401"},
-		"job without TLS":             {append(job(), "ACTIONS_ID_TOKEN_REQUEST_URL", "http://runner.example/token"), nil, nil, auth, "ACTIONS_ID_TOKEN_REQUEST_URL is not an https URL"},
-		"job of another form":         {append(job(), "GOOGLE_WORKLOAD_IDENTITY_PROVIDER", "projects/1/../canary"), nil, nil, invalid, "GOOGLE_WORKLOAD_IDENTITY_PROVIDER: |projects/NUMBER/locations"},
-		"account of another form":     {job("GOOGLE_SERVICE_ACCOUNT", "robot@project/../x?canary"), nil, nil, invalid, "GOOGLE_SERVICE_ACCOUNT is not the e-mail address"},
+		"no such file":                {fileEnv(filepath.Join(t.TempDir(), "absent")), nil, nil, invalid, "GOOGLE_APPLICATION_CREDENTIALS: |absent"},
+		"file is no JSON":             {fileEnv(logintest.File(t, "canary")), nil, nil, invalid, "invalid character"},
+		"file is huge":                {fileEnv(logintest.File(t, strings.Repeat(" ", 2<<20))), nil, nil, invalid, "more than 1048576 bytes"},
+		"file of no type":             {fileEnv(logintest.File(t, `{"installed":{"client_id":"a","client_secret":"canary","redirect_uris":["https://evil.example"]}}`)), nil, nil, invalid, `type "" is none of`},
+		"file of another type":        {fileEnv(logintest.File(t, `{"type":"gdch_service_account\u001b[0m"}`)), nil, nil, invalid, "is none of"},
+		"file with a page to show":    {fileEnv(serviceAccount().with("installed", client).write(t)), nil, nil, invalid, "web and installed are of an OAuth client"},
+		"part with a page to show":    {fileEnv(impersonated.with("source_credentials", user().with("web", client)).write(t)), nil, nil, invalid, "web and installed are of an OAuth client"},
+		"file runs a program":         {fileEnv(federated(t).with("credential_source", executable).write(t)), nil, nil, invalid, "credential_source.executable: headgate runs no programs"},
+		"file hides a program":        {fileEnv(nested.write(t)), nil, nil, invalid, "credential_source.executable: headgate runs no programs"},
+		"file hides it from a switch": {fileEnv(logintest.File(t, `{"type":"external_account","Credential_Source":{"EXECUTABLE":{"command":"/canary"}}}`)), nil, nil, invalid, "executable"},
+		"token place without TLS":     {fileEnv(serviceAccount().with("token_uri", "http://oauth2.googleapis.com/token").write(t)), nil, nil, invalid, "token_uri is not an https URL"},
+		"exchange without TLS":        {fileEnv(federated(t).with("token_url", "http://sts.googleapis.com/v1/token").write(t)), nil, nil, invalid, "token_url is not an https URL"},
+		"account without TLS":         {fileEnv(federated(t).with("service_account_impersonation_url", "ftp://canary").write(t)), nil, nil, invalid, "service_account_impersonation_url is not an https URL"},
+		"key that is none":            {fileEnv(serviceAccount().with("private_key", "canary").write(t)), nil, nil, auth, "private key"},
+		"identity for nobody":         {fileEnv(federated(t).with("audience", "").write(t)), nil, nil, invalid, "Audience must be set"},
+		"identity from nowhere":       {fileEnv(federated(t).with("credential_source", config{}).write(t)), nil, nil, auth, "unable to parse credential source"},
+		"identity file is absent":     {fileEnv(federated(t).with("credential_source", config{"file": filepath.Join(t.TempDir(), "absent")}).write(t)), nil, nil, auth, "absent"},
+		"refused user":                {fileEnv(user().with("refresh_token", "other-canary").write(t)), nil, nil, invalid, "POST https://oauth2.googleapis.com/token: status 400 (Invalid grant: ***|GOOGLE_ variables"},
+		"refused key":                 {fileEnv(serviceAccount().with("client_email", "other@example.com").write(t)), nil, nil, invalid, "status 400 (Invalid grant: ***"},
+		"refused identity":            {fileEnv(federated(t).with("credential_source", config{"file": logintest.File(t, "other-canary")}).write(t)), nil, nil, invalid, "POST https://sts.googleapis.com/v1/token: status 400 (not ***"},
+		"refused job":                 {append(jobEnv(), "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "other-canary"), nil, nil, invalid, "identity token of the job: GET https://runner.example/token: status 401"},
+		"job without TLS":             {append(jobEnv(), "ACTIONS_ID_TOKEN_REQUEST_URL", "http://runner.example/token"), nil, nil, auth, "ACTIONS_ID_TOKEN_REQUEST_URL is not an https URL"},
+		"job of another form":         {append(jobEnv(), "GOOGLE_WORKLOAD_IDENTITY_PROVIDER", "projects/1/../canary"), nil, nil, invalid, "GOOGLE_WORKLOAD_IDENTITY_PROVIDER: |projects/NUMBER/locations"},
+		"account of another form":     {jobEnv("GOOGLE_SERVICE_ACCOUNT", "robot@project/../x?canary"), nil, nil, invalid, "GOOGLE_SERVICE_ACCOUNT is not the e-mail address"},
 		"throttled":                   {byKey(), logintest.Answers(429, `{"error":"slow_down"}`), nil, auth, "status 429 (slow_down)"},
 		"fails":                       {byKey(), logintest.Answers(503, `sorry`), nil, auth, "status 503"},
 		"redirected":                  {byKey(), logintest.Redirects("/elsewhere"), nil, auth, "status 307"},
@@ -310,7 +310,7 @@ func TestPullFailures(t *testing.T) {
 
 // TestImpersonationFollowsNoRedirect does not send a token to the target of a redirect.
 func TestImpersonationFollowsNoRedirect(t *testing.T) {
-	w := newServices(t, file(federated(t).with("service_account_impersonation_url", "https://iamcredentials.googleapis.com/away").write(t))...)
+	w := newServices(t, fileEnv(federated(t).with("service_account_impersonation_url", "https://iamcredentials.googleapis.com/away").write(t))...)
 	w.Answer = func(rw http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Host == "runner.example":
@@ -328,7 +328,7 @@ func TestImpersonationFollowsNoRedirect(t *testing.T) {
 }
 
 func TestStall(t *testing.T) {
-	for name, vars := range map[string][]string{"key": file(serviceAccount().write(t)), "job": job(), "machine": nil} {
+	for name, vars := range map[string][]string{"key": fileEnv(serviceAccount().write(t)), "job": jobEnv(), "machine": nil} {
 		w := newServices(t, vars...)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		w.Answer = logintest.Stall(func() { cancel(errors.New("given up")) })

@@ -43,7 +43,7 @@ type services struct {
 func newServices(t *testing.T, vars ...string) *services {
 	w := &services{Services: logintest.NewServices(t, append([]string{"HOME", t.TempDir()}, vars...)...), scope: cloudScope}
 	if w.Env["GCE_METADATA_HOST"] == "" {
-		w.Env["GCE_METADATA_HOST"] = logintest.Host(logintest.ServeLoopback(t, w.machine))
+		w.Env["GCE_METADATA_HOST"] = logintest.Host(logintest.ServeLoopback(t, w.serveMetadata))
 	}
 	w.Serve(w.token, "oauth2.googleapis.com")
 	w.Serve(w.exchange, "sts.googleapis.com", "sts.s3nsapis.fr")
@@ -80,7 +80,7 @@ func (w *services) token(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch {
-	case form("grant_type") == "urn:ietf:params:oauth:grant-type:jwt-bearer" && asserted(form("assertion"), "https://"+r.Host+"/token", w.scope),
+	case form("grant_type") == "urn:ietf:params:oauth:grant-type:jwt-bearer" && validAssertion(form("assertion"), "https://"+r.Host+"/token", w.scope),
 		form("grant_type") == "refresh_token" && form("refresh_token") == "refresh-canary" && form("client_secret") == "secret-canary":
 		logintest.Reply(rw, 200, map[string]any{"access_token": w.next(), "token_type": "Bearer", "expires_in": 3600})
 	default:
@@ -88,11 +88,11 @@ func (w *services) token(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// asserted checks a JSON web token of the service account.
-func asserted(assertion, audience, scope string) bool {
+// validAssertion checks a JSON web token of the service account.
+func validAssertion(assertion, audience, scope string) bool {
 	claims := jwt.MapClaims{}
 	token, err := jwt.ParseWithClaims(assertion, claims, func(*jwt.Token) (any, error) { return &key().PublicKey, nil },
-		jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer(robot), jwt.WithAudience(audience), jwt.WithExpirationRequired(), jwt.WithLeeway(time.Minute))
+		jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer(serviceAccountEmail), jwt.WithAudience(audience), jwt.WithExpirationRequired(), jwt.WithLeeway(time.Minute))
 	return err == nil && token.Header["kid"] == "key-1" && claims["scope"] == scope
 }
 
@@ -121,8 +121,8 @@ func (w *services) impersonate(rw http.ResponseWriter, r *http.Request) {
 	logintest.Reply(rw, 200, map[string]any{"accessToken": w.next(), "expireTime": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
 }
 
-// machine is the metadata server.
-func (w *services) machine(rw http.ResponseWriter, r *http.Request) {
+// serveMetadata is the metadata server.
+func (w *services) serveMetadata(rw http.ResponseWriter, r *http.Request) {
 	if w.noteOrAnswer(rw, r, "machine %s", r.URL) {
 		return
 	}
@@ -163,7 +163,7 @@ func serviceAccount() config {
 	if err != nil {
 		panic(err)
 	}
-	return config{"type": "service_account", "client_email": robot, "private_key_id": "key-1", "token_uri": "https://oauth2.googleapis.com/token",
+	return config{"type": "service_account", "client_email": serviceAccountEmail, "private_key_id": "key-1", "token_uri": "https://oauth2.googleapis.com/token",
 		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))}
 }
 
@@ -181,12 +181,12 @@ func impersonation(account string) string {
 	return "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/" + account + ":generateAccessToken"
 }
 
-func job(more ...string) []string {
+func jobEnv(more ...string) []string {
 	return append(logintest.Job("GOOGLE_WORKLOAD_IDENTITY_PROVIDER", provider), more...)
 }
 
-// home returns the variables of a home directory with a developer's login.
-func home(t *testing.T) []string {
+// homeEnv returns the variables of a home directory with a developer's login.
+func homeEnv(t *testing.T) []string {
 	dir := t.TempDir()
 	text, _ := json.Marshal(user())
 	for _, sub := range []string{filepath.Join(".config", "gcloud"), "gcloud"} {
@@ -196,6 +196,6 @@ func home(t *testing.T) []string {
 	return []string{"HOME", dir, "APPDATA", dir}
 }
 
-func file(name string) []string { return []string{"GOOGLE_APPLICATION_CREDENTIALS", name} }
+func fileEnv(name string) []string { return []string{"GOOGLE_APPLICATION_CREDENTIALS", name} }
 
 var must = testenv.Must

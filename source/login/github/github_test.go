@@ -65,7 +65,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	ca := testenv.NewCA(t)
 	f := &fixture{clock: logintest.NewClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
-	f.GitHubServer = testenv.ServeGitHub(t, testenv.GitHub{
+	f.GitHubServer = testenv.ServeGitHub(t, testenv.GitHubConfig{
 		CA: ca, App: "4711", Key: &key().PublicKey, Now: f.clock.Now,
 		Installations: map[string]string{"orgs/acme": "1001", "users/alice": "1002"},
 		Repositories:  []string{"app", "other"},
@@ -105,8 +105,8 @@ func (f *fixture) login(t *testing.T, path string, changes ...string) source.Cre
 }
 
 const (
-	narrow = `POST /api/v3/app/installations/1001/access_tokens {"repositories":["app"],"permissions":{"contents":"read"}}`
-	wide   = `POST /api/v3/app/installations/1001/access_tokens {"permissions":{"contents":"read"}}`
+	oneRepoRequest  = `POST /api/v3/app/installations/1001/access_tokens {"repositories":["app"],"permissions":{"contents":"read"}}`
+	allReposRequest = `POST /api/v3/app/installations/1001/access_tokens {"permissions":{"contents":"read"}}`
 )
 
 func TestLogin(t *testing.T) {
@@ -119,15 +119,15 @@ func TestLogin(t *testing.T) {
 		changes []string
 		want    []string // requests
 	}{
-		{"installation", "/acme/app", nil, []string{narrow}},
-		{"suffix", "/acme/app.git", nil, []string{narrow}},
-		{"PKCS 8", "/acme/app", []string{"githubAppPrivateKey", pkcs8(key())}, []string{narrow}},
-		{"slash at the end of the base URL", "/acme/app", []string{"githubAppBaseURL", "-/api/v3/"}, []string{narrow}},
-		{"organisation", "/acme/app", byOwner("acme"), []string{"GET /api/v3/orgs/acme/installation", narrow}},
+		{"installation", "/acme/app", nil, []string{oneRepoRequest}},
+		{"suffix", "/acme/app.git", nil, []string{oneRepoRequest}},
+		{"PKCS 8", "/acme/app", []string{"githubAppPrivateKey", pkcs8(key())}, []string{oneRepoRequest}},
+		{"slash at the end of the base URL", "/acme/app", []string{"githubAppBaseURL", "-/api/v3/"}, []string{oneRepoRequest}},
+		{"organisation", "/acme/app", byOwner("acme"), []string{"GET /api/v3/orgs/acme/installation", oneRepoRequest}},
 		{"user", "/alice/app", byOwner("alice"), []string{
-			"GET /api/v3/orgs/alice/installation", "GET /api/v3/users/alice/installation", strings.Replace(narrow, "1001", "1002", 1)}},
-		{"repository that the installation cannot name", "/somebody/public", nil, []string{strings.Replace(narrow, `"app"`, `"public"`, 1), wide}},
-		{"no repository in the URL", "/", nil, []string{wide}},
+			"GET /api/v3/orgs/alice/installation", "GET /api/v3/users/alice/installation", strings.Replace(oneRepoRequest, "1001", "1002", 1)}},
+		{"repository that the installation cannot name", "/somebody/public", nil, []string{strings.Replace(oneRepoRequest, `"app"`, `"public"`, 1), allReposRequest}},
+		{"no repository in the URL", "/", nil, []string{allReposRequest}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFixture(t)
@@ -173,7 +173,7 @@ func wantError(t *testing.T, err error, configuration bool, say string, r source
 // services are the servers of github.com, which is reached through a proxy.
 type services struct {
 	api     *testenv.GitHubServer
-	git     *testenv.Server
+	git     *testenv.GitServer
 	proxy   *testenv.ProxyServer
 	secrets logintest.Secrets
 	login   source.LoginFunc
@@ -182,12 +182,12 @@ type services struct {
 func newServices(t *testing.T, repo *testenv.Repo) *services {
 	ca := testenv.NewCA(t)
 	w := &services{login: new(github.Provider).Login}
-	w.api = testenv.ServeGitHub(t, testenv.GitHub{
+	w.api = testenv.ServeGitHub(t, testenv.GitHubConfig{
 		CA: ca, Names: []string{"api.github.com"}, App: "4711", Key: &key().PublicKey,
 		Installations: map[string]string{"orgs/acme": "1001"}, Repositories: []string{"app"},
 	})
 	w.git = logintest.Serve(t, ca, "acme/app.git", repo, w.api.Allow, "github.com", "evil.example")
-	w.proxy = testenv.ServeProxy(t, testenv.Proxy{Hosts: map[string]string{
+	w.proxy = testenv.ServeProxy(t, testenv.ProxyConfig{Hosts: map[string]string{
 		"github.com:443": logintest.Host(w.git.URL), "evil.example:443": logintest.Host(w.git.URL), "api.github.com:443": logintest.Host(w.api.URL)}})
 	w.secrets = logintest.Secrets{
 		"proxy": {"address": w.proxy.URL},
@@ -217,7 +217,7 @@ func TestFetch(t *testing.T) {
 	if tokens := w.api.Tokens(); len(tokens) != 1 || !slices.Contains(run.Secrets, tokens[0]) {
 		t.Errorf("%d tokens for one fetch, or one that is not kept secret", len(tokens))
 	}
-	if seen := strings.Join(w.proxy.Seen(), " "); !strings.Contains(seen, "CONNECT api.github.com:443") || !strings.Contains(seen, "CONNECT github.com:443") {
+	if seen := strings.Join(w.proxy.Requests(), " "); !strings.Contains(seen, "CONNECT api.github.com:443") || !strings.Contains(seen, "CONNECT github.com:443") {
 		t.Errorf("not through the proxy: %s", seen)
 	}
 }
@@ -269,8 +269,8 @@ func TestFetchRefused(t *testing.T) {
 	}{
 		"elsewhere": {"https://evil.example/acme/app.git", func(w *services) { w.secrets["app"]["githubAppBaseURL"] = "https://api.github.com" }, // its token is for no other host
 			"InvalidProviderConfiguration", "evil.example", false},
-		"no installation": {"https://github.com/acme/app.git", func(w *services) { w.api.Answer(status(http.StatusNotFound)) }, "InvalidProviderConfiguration", "not installed for acme", true},
-		"unavailable":     {"https://github.com/acme/app.git", func(w *services) { w.api.Answer(status(http.StatusServiceUnavailable)) }, "AuthenticationFailed", "status 503", true},
+		"no installation": {"https://github.com/acme/app.git", func(w *services) { w.api.SetAnswer(status(http.StatusNotFound)) }, "InvalidProviderConfiguration", "not installed for acme", true},
+		"unavailable":     {"https://github.com/acme/app.git", func(w *services) { w.api.SetAnswer(status(http.StatusServiceUnavailable)) }, "AuthenticationFailed", "status 503", true},
 		"no Secret":       {"https://github.com/acme/app.git", func(w *services) { delete(w.secrets, "app") }, "AuthenticationFailed", "default/app", false},
 	} {
 		w := newServices(t, logintest.Repo(t))

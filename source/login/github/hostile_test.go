@@ -169,14 +169,14 @@ func TestAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			f.Answer(c.answer)
+			f.SetAnswer(c.answer)
 			r := f.request("/acme/app")
 			_, err := f.Login(t.Context(), r)
 			wantError(t, err, c.configuration, c.say, r)
 			if len(err.Error()) > 1000 {
 				t.Errorf("the error has %d bytes", len(err.Error()))
 			}
-			f.Answer(nil)
+			f.SetAnswer(nil)
 			if _, err := f.Login(t.Context(), r); err != nil {
 				t.Errorf("once that is mended: %v", err)
 			}
@@ -199,7 +199,7 @@ func TestOwners(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			if c.answer != "" {
-				f.Answer(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, c.answer) })
+				f.SetAnswer(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, c.answer) })
 			}
 			r := f.request("/acme/app", "githubAppInstallationID", "", "githubAppInstallationOwner", c.owner)
 			_, err := f.Login(t.Context(), r)
@@ -210,8 +210,8 @@ func TestOwners(t *testing.T) {
 
 func TestRedirectOnSameHost(t *testing.T) {
 	f := newFixture(t)
-	f.Answer(func(w http.ResponseWriter, r *http.Request) {
-		f.Answer(nil)
+	f.SetAnswer(func(w http.ResponseWriter, r *http.Request) {
+		f.SetAnswer(nil)
 		http.Redirect(w, r, strings.TrimPrefix(r.URL.Path, "/api/v3"), http.StatusTemporaryRedirect)
 	})
 	if f.login(t, "/acme/app"); len(f.Requests()) != 2 {

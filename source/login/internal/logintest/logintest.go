@@ -99,8 +99,8 @@ func Repo(t testing.TB) *testenv.Repo {
 
 // Serve serves a repository at path over TLS, for names in addition to localhost. allow
 // decides which requests succeed.
-func Serve(t testing.TB, ca *testenv.CA, path string, repo *testenv.Repo, allow func(*http.Request) bool, names ...string) *testenv.Server {
-	return testenv.ServeAll(t, testenv.HTTP{CA: ca, Names: names, Allow: allow}, map[string]*testenv.Repo{path: repo})
+func Serve(t testing.TB, ca *testenv.CA, path string, repo *testenv.Repo, allow func(*http.Request) bool, names ...string) *testenv.GitServer {
+	return testenv.ServeRepos(t, testenv.GitConfig{CA: ca, Names: names, Allow: allow}, map[string]*testenv.Repo{path: repo})
 }
 
 // Registry runs a registry that has an artifact at path.

@@ -51,7 +51,7 @@ func NewServices(t *testing.T, vars ...string) *Services {
 		w.Env[pair[0]] = pair[1]
 	}
 	w.Serve(w.runner, "runner.example")
-	w.Proxy = testenv.ServeProxy(t, testenv.Proxy{Hosts: w.hosts})
+	w.Proxy = testenv.ServeProxy(t, testenv.ProxyConfig{Hosts: w.hosts})
 	w.Secrets = Secrets{"proxy": {"address": w.Proxy.URL}, "ca": {"ca.crt": string(w.CA.PEM())}}
 	return w
 }
@@ -214,7 +214,7 @@ func (w *Services) checkSecrets(run Run) Run {
 // RequireTunnels checks that the proxy received only CONNECT requests, and none for direct.
 func (w *Services) RequireTunnels(direct string) {
 	w.T.Helper()
-	for _, seen := range w.Proxy.Seen() {
+	for _, seen := range w.Proxy.Requests() {
 		if !strings.HasPrefix(seen, "CONNECT ") || direct != "" && strings.Contains(seen, direct) {
 			w.T.Errorf("the proxy could read along: %s", seen)
 		}
