@@ -215,7 +215,7 @@ func TestDeps(t *testing.T) {
 			t.Parallel()
 			all := goList(t, system)
 			for path, d := range all {
-				if name, own := packageName(path); own {
+				if name, inModule := packageName(path); inModule {
 					checkPackage(t, name, d, all)
 				}
 			}
@@ -224,7 +224,7 @@ func TestDeps(t *testing.T) {
 }
 
 // packageName returns the key of a package in packageRules of this module; that of the module root is headgate.
-func packageName(path string) (name string, own bool) {
+func packageName(path string) (name string, inModule bool) {
 	if path+"/" == module {
 		return "headgate", true
 	}
@@ -238,11 +238,11 @@ func checkPackage(t *testing.T, name string, d dependency, all map[string]depend
 		return
 	}
 	for _, path := range d.imports {
-		other, own := packageName(path)
-		if own && !slices.Contains(strings.Fields(r.imports), other) {
+		other, inModule := packageName(path)
+		if inModule && !slices.Contains(strings.Fields(r.imports), other) {
 			t.Errorf("%s may not import %s", name, other)
 		}
-		if own && packageRules[other].test && !r.test {
+		if inModule && packageRules[other].test && !r.test {
 			t.Errorf("%s imports %s, which is for tests only", name, other)
 		}
 	}

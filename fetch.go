@@ -194,21 +194,21 @@ func (f *fetch) begin(ctx context.Context) error {
 // derivedObjects returns copies of the charts and of the generated artifacts among objects, because their
 // revisions depend on their inputs. The copies are not suspended, so that the inputs of suspended
 // objects are fetched as well.
-func derivedObjects(objects []source.Object) (made []source.Object) {
+func derivedObjects(objects []source.Object) (derived []source.Object) {
 	for _, obj := range objects {
 		switch o := obj.(type) {
 		case *source.PkgChart:
 			running := *o
 			source.Unsuspend(&running)
-			made = append(made, &running)
+			derived = append(derived, &running)
 		case *source.ExternalArtifact:
 			if running := *o; o.Composed != nil {
 				source.Unsuspend(&running)
-				made = append(made, &running)
+				derived = append(derived, &running)
 			}
 		}
 	}
-	return made
+	return derived
 }
 
 // makeTempStore makes a store in a temporary directory.
@@ -262,8 +262,8 @@ func (f *fetch) run(ctx context.Context, yield func(Result, error) bool) {
 		}
 		e := <-ended
 		running--
-		told := f.stores || f.requested[e.Object] || e.err != nil
-		if listens && told && !yield(e.Result, e.err) {
+		reported := f.stores || f.requested[e.Object] || e.err != nil
+		if listens && reported && !yield(e.Result, e.err) {
 			listens, ready = false, nil
 			cancel()
 		}
@@ -344,8 +344,8 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
 
 // removeUnlisted removes the artifacts that the generator of r made earlier and does not list any more.
 func (f *fetch) removeUnlisted(ctx context.Context, r *Result) error {
-	made, err := f.Ledger.MadeBy(source.ReferenceTo(r.Object))
-	for _, ref := range made {
+	outputs, err := f.Ledger.MadeBy(source.ReferenceTo(r.Object))
+	for _, ref := range outputs {
 		if _, missing := f.Env.Sources.Source(ctx, ref); !errors.Is(missing, fs.ErrNotExist) {
 			continue
 		}

@@ -160,9 +160,9 @@ func TestFetchRequested(t *testing.T) {
 
 // Leaving the loop cancels running objects, and no other object begins.
 func TestFetchBreak(t *testing.T) {
-	asked := make(chan string, 100)
+	requests := make(chan string, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked <- r.URL.Path
+		requests <- r.URL.Path
 		if strings.HasPrefix(r.URL.Path, "/slow") {
 			<-r.Context().Done() // blocks forever if it fails
 		}
@@ -176,8 +176,8 @@ func TestFetchBreak(t *testing.T) {
 		break
 	}
 	server.Close() // waits for its handlers
-	close(asked)
-	for path := range asked {
+	close(requests)
+	for path := range requests {
 		if strings.HasPrefix(path, "/last") {
 			t.Error("last was asked for")
 		}

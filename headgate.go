@@ -103,7 +103,7 @@ func write(ctx context.Context, w io.Writer, obj source.Object, from source.Orig
 // verifyContent verifies content. It refuses content without a signature if the spec asks for one.
 func verifyContent(ctx context.Context, obj source.Object, rev source.Revision, content source.Content) (source.Verification, error) {
 	v, err := content.Verify(ctx)
-	if asked := obj.Plan().Verify + rev.Verify; err == nil && asked != "" && v == (source.Verification{}) {
+	if required := obj.Plan().Verify + rev.Verify; err == nil && required != "" && v == (source.Verification{}) {
 		err = fmt.Errorf("the spec asks for verification, but this origin has nothing to verify: %w", source.ErrVerification)
 	}
 	return v, err

@@ -231,7 +231,7 @@ type digestWriter struct {
 	content chan string
 }
 
-func newDigestWriter(w io.Writer, more ...io.Writer) *digestWriter {
+func newDigestWriter(w io.Writer, extra ...io.Writer) *digestWriter {
 	m := &digestWriter{content: make(chan string, 1)}
 	var r *io.PipeReader
 	r, m.pipe = io.Pipe()
@@ -244,10 +244,10 @@ func newDigestWriter(w io.Writer, more ...io.Writer) *digestWriter {
 		m.content <- content
 	}()
 	if s, ok := w.(interface{ Sum() string }); ok && strings.HasPrefix(s.Sum(), "sha256:") {
-		m.sum, m.Writer = s, io.MultiWriter(append(more, w, m.pipe)...)
+		m.sum, m.Writer = s, io.MultiWriter(append(extra, w, m.pipe)...)
 	} else {
 		m.hash = sha256.New()
-		m.Writer = io.MultiWriter(append(more, w, m.pipe, m.hash)...)
+		m.Writer = io.MultiWriter(append(extra, w, m.pipe, m.hash)...)
 	}
 	return m
 }
@@ -308,11 +308,11 @@ func (o *lockedOrigin) asPinError(err error) error {
 			return err
 		}
 	}
-	_, told := errors.AsType[*source.PinError](err)
+	_, isPinErr := errors.AsType[*source.PinError](err)
 	_, damaged := errors.AsType[*artifact.DigestError](err)
 	_, other := errors.AsType[*oci.ContentError](err)
 	switch {
-	case err == nil, o.want == nil, told, errors.Is(err, source.ErrVerification), errors.Is(err, source.ErrWaiting):
+	case err == nil, o.want == nil, isPinErr, errors.Is(err, source.ErrVerification), errors.Is(err, source.ErrWaiting):
 		return err
 	case errors.Is(err, fs.ErrNotExist):
 		return o.pinError("gone", pinErrorReasons[source.ReferenceTo(o.obj).Kind].gone, err)

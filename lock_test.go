@@ -299,9 +299,9 @@ func TestLocked(t *testing.T) {
 					continue
 				}
 				lose()
-				alone := u.set(obj.Head().Kind + "/" + obj.Head().Metadata.Name)
+				single := u.set(obj.Head().Kind + "/" + obj.Head().Metadata.Name)
 				options.Store, options.Ledger = openStore(t), &source.Ledger{Dir: t.TempDir()}
-				errs := fetchLocked(t.Context(), alone, options)
+				errs := fetchLocked(t.Context(), single, options)
 				if _, pin := errors.AsType[*source.PinError](errs[source.ReferenceTo(obj).String()]); !pin && !anyPinError(errs) {
 					t.Errorf("%s was lost: %v", obj.Head(), errs)
 				}
@@ -534,8 +534,8 @@ func TestLockedSigned(t *testing.T) {
 	verify := ", verify: {provider: cosign, secretRef: {name: keys}}}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: keys}\nstringData:\n  cosign.pub: |\n    "
 	indented := func(s *testenv.Cosign) string { return strings.ReplaceAll(string(s.Public()), "\n", "\n    ") }
 	for _, name := range []string{"OCIRepository/copied", "PkgChart/regweb"} {
-		plain := u.documents[name]
-		u.documents[name] = strings.TrimSuffix(plain, "}\n") + verify + indented(signer) + "\n"
+		original := u.documents[name]
+		u.documents[name] = strings.TrimSuffix(original, "}\n") + verify + indented(signer) + "\n"
 		set := u.set(name)
 		origins := s3Origins
 		origins.Verifiers = map[string]oci.Technology{"cosign": cosign.New(cosign.Config{})}
@@ -557,7 +557,7 @@ func TestLockedSigned(t *testing.T) {
 		if v, _, err = fetch(u.set(name), headgate.Options{Store: openStore(t), Lock: entries, Locked: true}); err != nil || v.Message == "" {
 			t.Errorf("%s, locked: %v, %v", name, v, err)
 		}
-		u.documents[name] = strings.TrimSuffix(plain, "}\n") + verify + indented(testenv.NewCosign(t, 2)) + "\n"
+		u.documents[name] = strings.TrimSuffix(original, "}\n") + verify + indented(testenv.NewCosign(t, 2)) + "\n"
 		store := openStore(t)
 		if _, _, err = fetch(u.set(name), headgate.Options{Store: store, Lock: entries, Locked: true}); !errors.Is(err, source.ErrVerification) {
 			t.Errorf("%s with another key: %v", name, err)

@@ -42,9 +42,9 @@ func (f *fetch) withoutIncludes(ctx context.Context, obj source.Object) (source.
 	if _, err := source.Needed(ctx, g, f.Env.Sources); err != nil {
 		return nil, fmt.Errorf("spec.include: %w", err)
 	}
-	alone := *g
-	alone.Spec.Include = nil
-	return &alone, nil
+	repo := *g
+	repo.Spec.Include = nil
+	return &repo, nil
 }
 
 // verify fetches the object of r and checks its signature.

@@ -64,18 +64,18 @@ func TestProvenance(t *testing.T) {
 	for name, s := range statements {
 		ref, err := source.ParseReference(name)
 		must(t, err)
-		if asked := s.Predicate.BuildDefinition.ExternalParameters; asked.SpecDigest != entries[ref].SpecDigest || asked.SpecDigest == "" {
-			t.Errorf("%s: specDigest %s, locked is %s", name, asked.SpecDigest, entries[ref].SpecDigest)
+		if params := s.Predicate.BuildDefinition.ExternalParameters; params.SpecDigest != entries[ref].SpecDigest || params.SpecDigest == "" {
+			t.Errorf("%s: specDigest %s, locked is %s", name, params.SpecDigest, entries[ref].SpecDigest)
 		}
 		if content := s.Subject[0].Annotations["content"]; entries[ref].Content != "" && content != entries[ref].Content {
 			t.Errorf("%s: content %s, locked is %s", name, content, entries[ref].Content)
 		}
 	}
-	kept, ledger := openStore(t), &source.Ledger{Dir: t.TempDir()}
-	testenv.Equal(t, fetch(headgate.Options{Store: kept, Ledger: ledger}), first, "in another store")
-	testenv.Equal(t, fetch(headgate.Options{Store: kept, Ledger: ledger}), first, "again")
+	otherStore, ledger := openStore(t), &source.Ledger{Dir: t.TempDir()}
+	testenv.Equal(t, fetch(headgate.Options{Store: otherStore, Ledger: ledger}), first, "in another store")
+	testenv.Equal(t, fetch(headgate.Options{Store: otherStore, Ledger: ledger}), first, "again")
 	delete(first, "PkgRepository/default/charts") // it is locked without its index
-	for _, o := range []headgate.Options{{Store: openStore(t)}, {Store: kept, Ledger: ledger}, {Store: kept, Ledger: ledger, Offline: true}} {
+	for _, o := range []headgate.Options{{Store: openStore(t)}, {Store: otherStore, Ledger: ledger}, {Store: otherStore, Ledger: ledger, Offline: true}} {
 		o.Locked, o.Lock = true, entries
 		testenv.Equal(t, fetch(o), first, "as locked")
 	}
@@ -112,8 +112,8 @@ func TestProvenance(t *testing.T) {
 		}
 	}
 	for r, err := range headgate.Fetch(t.Context(), u.set("GitRepository/tree", "OCIRepository/copied"), headgate.Options{Lock: entries, Locked: true, Store: store, Emit: lose, Builder: provenance.Builder{ID: "urn:ci"}}) {
-		if says := map[bool]string{false: "not stored: another object", true: "no such file"}[r.Object.Head().Metadata.Name == "copied"]; r.Outcome != source.Failed || r.Provenance != nil || !strings.Contains(fmt.Sprint(err), says) {
-			t.Errorf("%s: %s, %v, want %q", r.Object.Head(), r.Outcome, err, says)
+		if reason := map[bool]string{false: "not stored: another object", true: "no such file"}[r.Object.Head().Metadata.Name == "copied"]; r.Outcome != source.Failed || r.Provenance != nil || !strings.Contains(fmt.Sprint(err), reason) {
+			t.Errorf("%s: %s, %v, want %q", r.Object.Head(), r.Outcome, err, reason)
 		}
 	}
 	requireEmpty(t, store)

@@ -197,9 +197,9 @@ func (r *call) attempt(ctx context.Context) (answer Answer, after time.Duration,
 		text, answer.Truncated = text[:MaxBody], true
 	}
 	answer.Body = []byte(text)
-	asked, given := retry.After(a.Header, now)
+	retryAfter, given := retry.After(a.Header, now)
 	if after = -1; given && (a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable) {
-		after = asked
+		after = retryAfter
 	}
 	switch {
 	case !r.rule.accepts(a.Status):
@@ -207,7 +207,7 @@ func (r *call) attempt(ctx context.Context) (answer Answer, after time.Duration,
 		if a.Status >= 300 && a.Status <= 399 {
 			location = redact.Excerpt(a.Header.Get("Location"), 4*maxExcerpt, r.Hidden...)
 		}
-		err = &StatusError{a.Status, answer.Body, location, asked}
+		err = &StatusError{a.Status, answer.Body, location, retryAfter}
 	case a.Err != nil:
 		err = fmt.Errorf("status %d, then its body: %w", a.Status, r.cause(limited, a.Err))
 	}
@@ -287,8 +287,8 @@ func (e *StatusError) Error() string {
 	if e.Location != "" {
 		text += ": redirect to " + redact.Excerpt(e.Location, maxExcerpt) + " is not followed"
 	}
-	if said := redact.Excerpt(string(e.Body), maxExcerpt); said != "" {
-		text += ": " + said
+	if body := redact.Excerpt(string(e.Body), maxExcerpt); body != "" {
+		text += ": " + body
 	}
 	return text
 }

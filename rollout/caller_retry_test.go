@@ -189,10 +189,10 @@ func TestBadWebhooks(t *testing.T) {
 func TestDefaultTimeoutAndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		var begun, limits []time.Duration
+		var starts, limits []time.Duration
 		c := rollout.Caller{Proxy: func(req *http.Request) (*url.URL, error) {
 			if end, ok := req.Context().Deadline(); ok { // of an attempt
-				begun, limits = append(begun, time.Since(start)), append(limits, time.Until(end))
+				starts, limits = append(starts, time.Since(start)), append(limits, time.Until(end))
 				return nil, errors.New("down")
 			}
 			return nil, nil
@@ -202,7 +202,7 @@ func TestDefaultTimeoutAndWaits(t *testing.T) {
 		if err == nil || answer.Attempts != 8 {
 			t.Errorf("got %+v, %v", answer, err)
 		}
-		testenv.Equal(t, begun, []time.Duration{0, 1 * s, 3 * s, 7 * s, 15 * s, 31 * s, 61 * s, 91 * s}, "attempts began at")
+		testenv.Equal(t, starts, []time.Duration{0, 1 * s, 3 * s, 7 * s, 15 * s, 31 * s, 61 * s, 91 * s}, "attempts began at")
 		for _, limit := range limits {
 			testenv.Equal(t, limit, 10*s, "timeout")
 		}

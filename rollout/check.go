@@ -186,17 +186,17 @@ func stepsRise(c *Canary) error {
 // timeouts of all rollout webhooks is lower than the interval. The rule does not
 // count retries.
 func timeoutsBelowInterval(c *Canary) error {
-	once, _, all := rolloutTime(c)
-	if once < c.Interval() {
+	single, _, all := rolloutTime(c)
+	if single < c.Interval() {
 		return nil
 	}
 	return fmt.Errorf("the timeouts of the rollout webhooks add up to %s (%s), which must be lower than the interval of %s: "+
-		"raise interval or lower the timeouts", shortDuration(once), strings.Join(all, ", "), shortDuration(c.Interval()))
+		"raise interval or lower the timeouts", shortDuration(single), strings.Join(all, ", "), shortDuration(c.Interval()))
 }
 
 func retriesBelowInterval(c *Canary) error {
-	once, sum, _ := rolloutTime(c)
-	if sum < c.Interval() || once >= c.Interval() {
+	single, sum, _ := rolloutTime(c)
+	if sum < c.Interval() || single >= c.Interval() {
 		return nil
 	}
 	return fmt.Errorf("with their retries the rollout webhooks may take %s, which is not lower than the interval of %s: "+
@@ -205,20 +205,20 @@ func retriesBelowInterval(c *Canary) error {
 
 // rolloutTime returns how long all webhooks of type rollout may take, without and
 // with retries, and a list of their names and timeouts.
-func rolloutTime(c *Canary) (once, sum time.Duration, all []string) {
+func rolloutTime(c *Canary) (single, sum time.Duration, all []string) {
 	for _, h := range c.Spec.Analysis.Webhooks {
 		if h.Kind() != HookRollout {
 			continue
 		}
 		attempts, note := time.Duration(min(max(h.Retries, 0), 1<<30)+1), ""
-		once += min(h.timeout(), math.MaxInt64-once)
+		single += min(h.timeout(), math.MaxInt64-single)
 		sum += min(h.timeout(), (math.MaxInt64-sum)/attempts) * attempts
 		if h.Timeout <= 0 {
 			note = " by default"
 		}
 		all = append(all, document.Quote(h.Name)+" "+shortDuration(h.timeout())+note)
 	}
-	return once, sum, all
+	return single, sum, all
 }
 
 // shortDuration returns d without trailing zero units.

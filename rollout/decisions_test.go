@@ -90,8 +90,8 @@ func (x *scenario) hook(name string) *rollout.Hook {
 func TestDecisions(t *testing.T) {
 	var rows strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(scenarios)) {
-		next, does, status := runScenario(t, key)
-		fmt.Fprintf(&rows, "%s | %s | %s | %s\n", key, next, does, status)
+		next, effects, status := runScenario(t, key)
+		fmt.Fprintf(&rows, "%s | %s | %s | %s\n", key, next, effects, status)
 	}
 	const file = "testdata/decisions.txt"
 	if *updateManifests {
@@ -108,7 +108,7 @@ func TestDecisions(t *testing.T) {
 }
 
 // runScenario runs one step of a scenario and returns the columns of the table.
-func runScenario(t *testing.T, key string) (next, does, status string) {
+func runScenario(t *testing.T, key string) (next, effects, status string) {
 	t.Helper()
 	x := loadScenario(key)
 	before := x.s

@@ -51,8 +51,8 @@ func Decode(file string, r io.Reader) (canaries []*Canary, warnings []error, err
 	for o := range stream.Objects() {
 		if served[o.Group] != nil && strings.EqualFold(o.Type, kindCanary) {
 			d.decodeCanary(o)
-		} else if meant := document.Suggest(o, known); meant != "" {
-			d.Fail(o.Node, o.Name(o.Type, DefaultNamespace), "%s %s is not known: did you mean %s?", document.Quote(o.APIVersion()), document.Quote(o.Type), meant)
+		} else if suggestion := document.Suggest(o, known); suggestion != "" {
+			d.Fail(o.Node, o.Name(o.Type, DefaultNamespace), "%s %s is not known: did you mean %s?", document.Quote(o.APIVersion()), document.Quote(o.Type), suggestion)
 		} else if served[o.Group] != nil && !slices.Contains(known[0].Kinds, o.Type) {
 			d.Fail(o.Node, o.Name(o.Type, DefaultNamespace), "unknown kind %s of group %s", document.Quote(o.Type), o.Group)
 		}
@@ -108,8 +108,8 @@ func (d *decoding) decodeCanary(o document.Object) {
 	if len(dec.Errors) > 0 {
 		return
 	}
-	if there := d.positions[name]; there != "" {
-		d.Fail(o.Node, name, "is in %s already: remove one of the two", there)
+	if first := d.positions[name]; first != "" {
+		d.Fail(o.Node, name, "is in %s already: remove one of the two", first)
 		return
 	}
 	d.positions[name] = fmt.Sprintf("%s:%d (document %d)", d.File, o.Node.Line, d.Number)

@@ -68,8 +68,8 @@ func (w *fakePorts) doCall(ctx context.Context, call, did string, effect func())
 		}
 		w.log = append(w.log, did)
 	}
-	for _, told := range w.after {
-		told(call)
+	for _, callback := range w.after {
+		callback(call)
 	}
 	return err
 }
@@ -139,11 +139,11 @@ func lastAccepted(t rollout.HookType) int {
 
 func (w *fakePorts) Emit(ctx context.Context, e rollout.Event) {
 	w.events = append(w.events, e)
-	told := "tell " + string(e.Code)
+	line := "tell " + string(e.Code)
 	if e.Alert != "" {
-		told += " (" + string(e.Alert) + ")"
+		line += " (" + string(e.Alert) + ")"
 	}
-	w.log = append(w.log, told)
+	w.log = append(w.log, line)
 }
 
 // canary returns a canary with weights 20, 40, 50 and webhooks of the given types,

@@ -72,8 +72,8 @@ func (m Metric) judgeNone(c *Canary, err error) (Verdict, error) {
 		provider = " of provider " + c.Spec.Provider
 	}
 	cause := err.Error()
-	for _, said := range []string{ErrNoValues.Error(), " for metric " + m.Name} { // the reason below repeats these
-		cause = strings.TrimPrefix(cause, said)
+	for _, prefix := range []string{ErrNoValues.Error(), " for metric " + m.Name} { // the reason below repeats these
+		cause = strings.TrimPrefix(cause, prefix)
 	}
 	if cause = strings.TrimPrefix(cause, ": "); cause != "" {
 		cause = ": " + cause

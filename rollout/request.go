@@ -83,8 +83,8 @@ func (t *tick) acceptRequest() bool {
 		t.s.Request = nil
 		return true
 	}
-	begun := active.has(t.s.Phase)
-	if r.Action == Abort && !begun {
+	started := active.has(t.s.Phase)
+	if r.Action == Abort && !started {
 		revision, err := t.Target.Revision(t.ctx)
 		if !t.succeeded(EventTargetError, "read the revision of the target", err) {
 			return false
@@ -97,7 +97,7 @@ func (t *tick) acceptRequest() bool {
 	switch {
 	case r.Action == Promote:
 		t.emit(EventPromotionAsked, a)
-	case begun:
+	case started:
 		t.decideRollback(EventAborted, a)
 	default:
 		t.end(Failed, EventAborted, a)

@@ -150,12 +150,12 @@ func (w *fakePorts) afterCalls(name string, times int, do func()) {
 }
 
 // failFirst makes a call fail the given number of times before it succeeds.
-func (w *fakePorts) failFirst(what string, times int) {
-	w.fails[what] = errScripted
+func (w *fakePorts) failFirst(name string, times int) {
+	w.fails[name] = errScripted
 	w.after = append(w.after, func(call string) {
-		if call == what {
+		if call == name {
 			if times--; times == 0 {
-				delete(w.fails, what)
+				delete(w.fails, name)
 			}
 		}
 	})
@@ -302,8 +302,8 @@ func TestRunCutShort(t *testing.T) {
 		for how, crash := range crashes {
 			for at := 1; at <= calls; at += step {
 				w, a := begin()
-				s, cut := cutShort(t, w, a, at, crash)
-				if !cut {
+				s, interrupted := cutShort(t, w, a, at, crash)
+				if !interrupted {
 					t.Fatalf("%s %d did not cut it short", how, at)
 				}
 				got, err := a.Run(t.Context(), s, instantLoop())
@@ -316,7 +316,7 @@ func TestRunCutShort(t *testing.T) {
 }
 
 // cutShort runs until the crash and returns the status saved before it.
-func cutShort(t *testing.T, w *fakePorts, a *rollout.Analysis, at int, crash crash) (saved rollout.Status, cut bool) {
+func cutShort(t *testing.T, w *fakePorts, a *rollout.Analysis, at int, crash crash) (saved rollout.Status, interrupted bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -330,7 +330,7 @@ func cutShort(t *testing.T, w *fakePorts, a *rollout.Analysis, at int, crash cra
 	loop := instantLoop()
 	loop.Save = func(s rollout.Status) error { saved = stored(t, s); return nil }
 	crash(w, at, cancel)
-	cut = true // the result after a panic
+	interrupted = true // the result after a panic
 	s, err := a.Run(ctx, initialStatus, loop)
 	if err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatalf("Run: %v", err)

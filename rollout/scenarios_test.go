@@ -165,9 +165,9 @@ func (x *scenario) waitAtGate(gate string) {
 }
 
 // passDeadline makes something not ready for longer than progressDeadlineSeconds.
-func (x *scenario) passDeadline(what string) {
-	x.w.fails[what] = errScripted
-	x.s.NotReady, x.s.NotReadySince = what, epoch
+func (x *scenario) passDeadline(part string) {
+	x.w.fails[part] = errScripted
+	x.s.NotReady, x.s.NotReadySince = part, epoch
 	x.time = epoch.Add(10 * time.Minute)
 }
 

@@ -97,8 +97,8 @@ func (s Status) Ended() bool {
 // if the next step is due, or if a decision or a request is to be acted upon at
 // once. It never returns more than the interval, even if the clock went backwards.
 func (s Status) Rest(interval time.Duration, now time.Time) time.Duration {
-	asked := s.Request != nil && !s.Request.Accepted
-	if s.LastStep.IsZero() || s.RollingBack || s.PostRollout || asked {
+	pending := s.Request != nil && !s.Request.Accepted
+	if s.LastStep.IsZero() || s.RollingBack || s.PostRollout || pending {
 		return 0
 	}
 	return min(max(interval-now.Sub(s.LastStep), 0), interval)

@@ -33,15 +33,15 @@ func (t *tick) preRollout() bool {
 		t.emit(EventAnalysisStart, eventDetail{})
 	}
 	for _, h := range t.hooks(HookPreRollout) {
-		said, verdict, ok := t.call(h)
+		answer, verdict, ok := t.call(h)
 		if !ok {
 			return false
 		}
 		if verdict != Pass {
-			t.fail(EventPreRolloutFail, eventDetail{name: h.Name, reason: said})
+			t.fail(EventPreRolloutFail, eventDetail{name: h.Name, reason: answer})
 			return false
 		}
-		t.emit(EventPreRolloutPass, eventDetail{name: h.Name, reason: said})
+		t.emit(EventPreRolloutPass, eventDetail{name: h.Name, reason: answer})
 	}
 	t.s.PreRollout = true
 	return true
@@ -59,12 +59,12 @@ func (t *tick) rolloutHooks() bool {
 		return true
 	}
 	for _, h := range t.hooks(HookRollout) {
-		said, verdict, ok := t.call(h)
+		answer, verdict, ok := t.call(h)
 		if !ok {
 			return false
 		}
 		if verdict != Pass {
-			t.fail(EventRolloutFail, eventDetail{name: h.Name, reason: said})
+			t.fail(EventRolloutFail, eventDetail{name: h.Name, reason: answer})
 			return false
 		}
 	}
@@ -83,10 +83,10 @@ func (t *tick) metricChecks() bool {
 		if err != nil && t.contextEnded() {
 			return false
 		}
-		verdict, why := m.Judge(t.Canary, value, err)
+		verdict, cause := m.Judge(t.Canary, value, err)
 		a := eventDetail{name: m.Name}
-		if why != nil {
-			a.reason = why.Error()
+		if cause != nil {
+			a.reason = cause.Error()
 		}
 		t.record(m.Name, value, err)
 		switch verdict {

@@ -154,13 +154,13 @@ func (t *tick) endFailedPromotion(a eventDetail) {
 // status was saved.
 func (t *tick) end(p Phase, code EventCode, a eventDetail) {
 	t.enter(p)
-	why := t.emit(code, a)
+	reason := t.emit(code, a)
 	s := &t.s
 	s.Iterations, s.Request = 0, nil
 	if p == Failed {
 		s.FailedChecks = 0
 		if !s.RollingBack || s.Reason == "" { // a rollback keeps the reason of its decision
-			s.Reason = why
+			s.Reason = reason
 		}
 	}
 	s.Gate, s.RollingBack, s.PreRollout, s.Confirmed = nil, false, false, false

@@ -145,18 +145,18 @@ func (t *tick) canaryReady() bool {
 }
 
 // checkReady calls ask and reports whether it succeeded. If not, the tick ends. After
-// progressDeadlineSeconds, or at once if the error is ErrStuck, checkReady (ready calls stuck) calls stuck.
-func (t *tick) checkReady(what string, ask func(context.Context) error, stuck func(reason string)) bool {
+// progressDeadlineSeconds, or at once if the error is ErrStuck, checkReady calls stuck.
+func (t *tick) checkReady(part string, ask func(context.Context) error, stuck func(reason string)) bool {
 	err := ask(t.ctx)
 	if err == nil {
-		t.markReady(what)
+		t.markReady(part)
 		return true
 	}
 	if t.contextEnded() {
 		return false
 	}
-	reason := what + ": " + err.Error()
-	if late := t.markNotReady(what); late || errors.Is(err, ErrStuck) {
+	reason := part + ": " + err.Error()
+	if late := t.markNotReady(part); late || errors.Is(err, ErrStuck) {
 		stuck(reason)
 		return false
 	}
@@ -166,16 +166,16 @@ func (t *tick) checkReady(what string, ask func(context.Context) error, stuck fu
 
 // markNotReady records that a part is not ready, and reports whether this has lasted for
 // progressDeadlineSeconds.
-func (t *tick) markNotReady(what string) (late bool) {
-	if t.s.NotReady != what {
-		t.s.NotReady, t.s.NotReadySince = what, t.now
+func (t *tick) markNotReady(part string) (late bool) {
+	if t.s.NotReady != part {
+		t.s.NotReady, t.s.NotReadySince = part, t.now
 	}
 	return t.now.Sub(t.s.NotReadySince) >= t.Canary.ProgressDeadline()
 }
 
 // markReady records that a part is ready.
-func (t *tick) markReady(what string) {
-	if t.s.NotReady == what {
+func (t *tick) markReady(part string) {
+	if t.s.NotReady == part {
 		t.s.clearNotReady()
 	}
 }
@@ -209,12 +209,12 @@ func (t *tick) hooks(kind HookType) []Hook {
 
 // call calls a webhook and returns its answer and the verdict. If ok is false, ctx
 // has ended and there is no outcome.
-func (t *tick) call(h Hook) (said string, verdict Verdict, ok bool) {
-	said, err, ok := t.post(h)
-	return said, h.Type.Judge(err), ok
+func (t *tick) call(h Hook) (answer string, verdict Verdict, ok bool) {
+	answer, err, ok := t.post(h)
+	return answer, h.Type.Judge(err), ok
 }
 
-func (t *tick) post(h Hook) (said string, err error, ok bool) {
+func (t *tick) post(h Hook) (message string, err error, ok bool) {
 	payload := Payload{
 		Name: t.Canary.Metadata.Name, Namespace: t.Canary.Namespace(),
 		Phase: t.s.Phase, Checksum: t.checksum(), Metadata: t.metadata(h),
@@ -246,15 +246,15 @@ func (t *tick) confirm(kind HookType) bool {
 	}
 	var passed []eventDetail
 	for _, h := range t.hooks(kind) {
-		said, verdict, ok := t.call(h)
+		answer, verdict, ok := t.call(h)
 		if !ok {
 			return false
 		}
 		if verdict != Pass {
-			t.waitOnGate(h, said)
+			t.waitOnGate(h, answer)
 			return false
 		}
-		passed = append(passed, eventDetail{name: h.Name, reason: said})
+		passed = append(passed, eventDetail{name: h.Name, reason: answer})
 	}
 	for _, a := range passed {
 		t.emit(gates[kind].pass, a)
@@ -264,7 +264,7 @@ func (t *tick) confirm(kind HookType) bool {
 
 // waitOnGate makes the canary wait on a gate. It emits an event with an alert when the
 // wait begins. If the deadline of the gate has passed, it decides a rollback.
-func (t *tick) waitOnGate(h Hook, said string) {
+func (t *tick) waitOnGate(h Hook, answer string) {
 	kind := gates[h.Type]
 	if t.starting {
 		restarted := active.has(t.s.Phase)
@@ -273,14 +273,14 @@ func (t *tick) waitOnGate(h Hook, said string) {
 		}
 	}
 	t.enter(kind.phase)
-	gate := Gate{Type: h.Type, Name: h.Name, Since: t.now, Reason: said}
+	gate := Gate{Type: h.Type, Name: h.Name, Since: t.now, Reason: answer}
 	was := t.s.Gate
 	again := was != nil && was.Type == h.Type && was.Name == h.Name
 	if again {
 		gate.Since = was.Since
 	}
 	t.s.Gate = &gate
-	a := eventDetail{name: h.Name, reason: said, muted: h.MuteAlert}
+	a := eventDetail{name: h.Name, reason: answer, muted: h.MuteAlert}
 	if !again {
 		t.emit(kind.waits, a)
 	}
@@ -298,11 +298,11 @@ func (t *tick) rollbackHooks() bool {
 		return true
 	}
 	for _, h := range t.hooks(HookRollback) {
-		said, err, ok := t.post(h)
+		answer, err, ok := t.post(h)
 		if !ok {
 			return false
 		}
-		a := eventDetail{name: h.Name, reason: said}
+		a := eventDetail{name: h.Name, reason: answer}
 		if h.Type.Judge(err) == Fire {
 			t.decideRollback(EventRollbackFired, a)
 			return false
@@ -321,7 +321,7 @@ func (t *tick) postRollout() bool {
 		return true
 	}
 	for _, h := range t.hooks(HookPostRollout) {
-		said, verdict, ok := t.call(h)
+		answer, verdict, ok := t.call(h)
 		if !ok {
 			return false
 		}
@@ -329,7 +329,7 @@ func (t *tick) postRollout() bool {
 		if verdict != Pass {
 			code = EventPostRolloutFail
 		}
-		t.emit(code, eventDetail{name: h.Name, reason: said})
+		t.emit(code, eventDetail{name: h.Name, reason: answer})
 	}
 	t.s.PostRollout = false
 	return false

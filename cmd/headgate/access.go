@@ -112,11 +112,11 @@ func (p *program) keychain(config string) (source.KeychainFunc, error) {
 			if runtime.GOOS == "windows" {
 				name = "USERPROFILE"
 			}
-			home := p.getenv(name)
-			if home == "" {
+			homeDir := p.getenv(name)
+			if homeDir == "" {
 				return nil, usage("--docker-config: neither DOCKER_CONFIG nor %s is set: write --docker-config=FILE", name)
 			}
-			config = filepath.Join(home, ".docker")
+			config = filepath.Join(homeDir, ".docker")
 		}
 	}
 	if isDir(config) {

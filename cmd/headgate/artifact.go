@@ -122,7 +122,7 @@ func (p *program) rehash(ctx context.Context, dir string, args []string) error {
 		return err
 	}
 	defer store.Close()
-	var bad []error
+	var errs []error
 	seen := map[string]bool{}
 	check := func(a artifact.Artifact, err error) {
 		seen[a.Path] = true
@@ -132,26 +132,26 @@ func (p *program) rehash(ctx context.Context, dir string, args []string) error {
 		if err == nil {
 			_, err = fmt.Fprintf(p.stdout, "%s ok\n", a.Path)
 		}
-		bad = append(bad, err)
+		errs = append(errs, err)
 	}
 	for _, arg := range args {
 		a, _, err := findStored(dir, store, arg)
 		check(a, err)
 	}
 	if len(args) > 0 {
-		return errors.Join(bad...)
+		return errors.Join(errs...)
 	}
 	for a, err := range store.All() {
 		check(a, err)
 	}
 	set, err := ledgerOf(dir).List()
-	bad = append(bad, err)
+	errs = append(errs, err)
 	for _, obj := range set.Objects {
 		if a := obj.Artifact(); a != nil && !seen[a.Path] {
-			bad = append(bad, fmt.Errorf("%s: its artifact %s is missing", obj.Head(), a.Path))
+			errs = append(errs, fmt.Errorf("%s: its artifact %s is missing", obj.Head(), a.Path))
 		}
 	}
-	return errors.Join(bad...)
+	return errors.Join(errs...)
 }
 
 func (p *program) gc() *cobra.Command {
@@ -196,9 +196,9 @@ func (p *program) collectGarbage(ctx context.Context, dir string, dry bool) erro
 			current[a.Path] = true
 		}
 	}
-	gone, err := store.GC(ctx, artifact.GCConfig{DryRun: dry, Keep: func(a artifact.Artifact) bool { return current[a.Path] }})
+	removed, err := store.GC(ctx, artifact.GCConfig{DryRun: dry, Keep: func(a artifact.Artifact) bool { return current[a.Path] }})
 	var size int64
-	for _, a := range gone {
+	for _, a := range removed {
 		size += a.Size
 		fmt.Fprintln(p.stdout, a.Path)
 	}
@@ -206,7 +206,7 @@ func (p *program) collectGarbage(ctx context.Context, dir string, dry bool) erro
 		return err
 	}
 	swept, err := store.Sweep(ctx)
-	fmt.Fprintf(p.stderr, "removed %d artifacts and %d temporary files, %s\n", len(gone), swept.Files, humanSize(size+swept.Bytes))
+	fmt.Fprintf(p.stderr, "removed %d artifacts and %d temporary files, %s\n", len(removed), swept.Files, humanSize(size+swept.Bytes))
 	return err
 }
 
@@ -301,8 +301,8 @@ func (l *artifactLookup) limits() artifact.Limits {
 	const most = 16 << 30 // bytes of a copied layer; the same as for an extracted layer
 	copied := strings.HasPrefix(l.found.Path, "ocirepository/")
 	if repo, ok := l.object.(*source.OCIRepository); ok {
-		made := repo.Status.ObservedLayerSelector
-		copied = made != nil && made.Operation == source.LayerCopy
+		selector := repo.Status.ObservedLayerSelector
+		copied = selector != nil && selector.Operation == source.LayerCopy
 	}
 	limits := artifact.Limits{Bytes: l.maxBytes, FileBytes: l.maxBytes, Temp: l.temp}
 	switch {

@@ -126,7 +126,7 @@ func (w *chaos) checkRecovery() {
 }
 
 // waitFor waits until is returns true, for at most chaosWait.
-func (w *chaos) waitFor(what string, is func() bool, why func() string) {
+func (w *chaos) waitFor(what string, is func() bool, reason func() string) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), chaosWait)
 	defer cancel()
@@ -136,7 +136,7 @@ func (w *chaos) waitFor(what string, is func() bool, why func() string) {
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			w.Fatalf("not within %s: %s\n%s", chaosWait, what, why())
+			w.Fatalf("not within %s: %s\n%s", chaosWait, what, reason())
 		}
 	}
 }
@@ -160,15 +160,15 @@ func (w *chaos) awaitReady(s *chaosServer) {
 		}, func() string { return "" })
 	}
 	for _, x := range w.objects {
-		why := ""
+		reason := ""
 		w.waitFor(x.String()+" is ready and new", func() bool {
 			one, err := s.client.Source(s.ctx, x.Reference)
-			if why = fmt.Sprintf("%v, %+v", err, one); err != nil || one.Ready != "True" || one.Artifact == nil {
+			if reason = fmt.Sprintf("%v, %+v", err, one); err != nil || one.Ready != "True" || one.Artifact == nil {
 				return false
 			}
 			_, body, err := w.fetch(s.ctx, s.serverURL(one.Artifact.URL))
 			return err == nil && bytes.Contains(decompress(body), []byte(w.mark(x)))
-		}, func() string { return why })
+		}, func() string { return reason })
 	}
 }
 
@@ -250,9 +250,9 @@ func (w *chaos) checkNoLeftovers() {
 		if dir == "" && strings.TrimLeft(base, ".") == "memo" { // Secret sums of all objects
 			return nil
 		}
-		whole, torn := strings.CutPrefix(base, ".") // a crash may leave a file that was being written
-		ext := path.Ext(whole)
-		if err != nil || !d.IsDir() && (!live[dir+strings.TrimSuffix(whole, ext)] || !torn && ext != ".yaml" && ext != ".state") {
+		fileName, torn := strings.CutPrefix(base, ".") // a crash may leave a file that was being written
+		ext := path.Ext(fileName)
+		if err != nil || !d.IsDir() && (!live[dir+strings.TrimSuffix(fileName, ext)] || !torn && ext != ".yaml" && ext != ".state") {
 			w.Errorf("left with the statuses: %s, %v", name, err)
 		}
 		return nil

@@ -63,11 +63,11 @@ func newChaos(t *testing.T) *chaos {
 		w.objects = append(w.objects, chaosObject{source.Reference{Kind: kind, Namespace: "default", Name: name}, spec, origin})
 	}
 	for i := range 2 * chaosRepos {
-		more := []string{"", ", include: [{repository: {name: g4}, toPath: in}]"}[i/chaosRepos]
+		extraFields := []string{"", ", include: [{repository: {name: g4}, toPath: in}]"}[i/chaosRepos]
 		if i%chaosRepos == 0 {
-			more += ", secretRef: {name: login}"
+			extraFields += ", secretRef: {name: login}"
 		}
-		add("GitRepository", fmt.Sprintf("g%d", i), i%chaosRepos, fmt.Sprintf("url: %q, ref: {branch: main}, ignore: \"/ignored-%%d\"%s", o.git+fmt.Sprintf("/repo%d.git", i%chaosRepos), more))
+		add("GitRepository", fmt.Sprintf("g%d", i), i%chaosRepos, fmt.Sprintf("url: %q, ref: {branch: main}, ignore: \"/ignored-%%d\"%s", o.git+fmt.Sprintf("/repo%d.git", i%chaosRepos), extraFields))
 	}
 	add("PkgRepository", "charts", chaosRepos, fmt.Sprintf("url: %q, timeout: %%ds", o.index))
 	add("PkgChart", "web", chaosRepos, `chart: web, version: "*", sourceRef: {kind: PkgRepository, name: charts}, ignoreMissingValuesFiles: true, valuesFiles: [values.yaml, "v%d.yaml"]`)
@@ -113,7 +113,7 @@ func (w *chaos) rotateSecret() {
 // randomChange makes a random change that a server must tolerate.
 func (w *chaos) randomChange(s *chaosServer) {
 	x := w.objects[w.rand.IntN(len(w.objects))]
-	bad := filepath.Join(w.docs, "zz.yaml")
+	invalidFile := filepath.Join(w.docs, "zz.yaml")
 	switch w.rand.IntN(24) {
 	default:
 		w.write(x, 1+w.rand.IntN(2))
@@ -126,9 +126,9 @@ func (w *chaos) randomChange(s *chaosServer) {
 	case 7: // truncated, until the next edit
 		w.replace(w.file(x), w.document(x, 1)[:60])
 	case 8:
-		w.replace(bad, "kind: [\n")
+		w.replace(invalidFile, "kind: [\n")
 	case 9:
-		os.Remove(bad)
+		os.Remove(invalidFile)
 	case 10, 11:
 		w.origins.fail([]int64{0, 10, 40, 100}[w.rand.IntN(4)])
 	case 12, 13:

@@ -411,20 +411,20 @@ func startDocServers(t *testing.T) []string {
 	web.StartTLS()
 	t.Cleanup(web.Close)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		there, err := net.Dial("tcp", web.Listener.Addr().String())
+		upstreamConn, err := net.Dial("tcp", web.Listener.Addr().String())
 		if err != nil || r.Method != http.MethodConnect || !strings.HasSuffix(r.URL.Hostname(), ".example.org") {
 			http.Error(w, "documents lead to example.org alone", http.StatusForbidden)
 			return
 		}
-		defer there.Close()
+		defer upstreamConn.Close()
 		w.WriteHeader(http.StatusOK)
-		here, buffered, err := http.NewResponseController(w).Hijack()
+		clientConn, buffered, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			return
 		}
-		defer here.Close()
-		go func() { io.Copy(there, buffered); there.Close() }()
-		io.Copy(here, there)
+		defer clientConn.Close()
+		go func() { io.Copy(upstreamConn, buffered); upstreamConn.Close() }()
+		io.Copy(clientConn, upstreamConn)
 	}))
 	t.Cleanup(proxy.Close)
 	roots, key := filepath.Join(t.TempDir(), "ca.pem"), filepath.Join(t.TempDir(), "cosign.pub")

@@ -166,18 +166,18 @@ func TestDocsCommands(t *testing.T) {
 			long = c.Short + "."
 		}
 		fmt.Fprintf(&out, "\n## %s\n\n```text\n%s\n\n%s\n```\n", c.CommandPath(), c.UseLine(), strings.TrimSpace(long))
-		var own, common []string
+		var ownRows, common []string
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			switch row := flagRow(f); {
 			case f.Hidden, f.Name == "help":
 			case uses[row] > 2:
 				common = append(common, "`--"+f.Name+"`")
 			default:
-				own = append(own, row)
+				ownRows = append(ownRows, row)
 			}
 		})
-		if len(own) > 0 {
-			fmt.Fprintf(&out, "\n| Flag | Meaning |\n|---|---|\n%s", strings.Join(own, ""))
+		if len(ownRows) > 0 {
+			fmt.Fprintf(&out, "\n| Flag | Meaning |\n|---|---|\n%s", strings.Join(ownRows, ""))
 		}
 		if len(common) > 0 {
 			fmt.Fprintf(&out, "\nCommon flags: %s.\n", strings.Join(common, ", "))

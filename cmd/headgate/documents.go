@@ -126,9 +126,9 @@ func (f *selection) selects(ref source.Reference, labels map[string]string) bool
 		name, not := strings.CutPrefix(strings.TrimSpace(term), "!")
 		name, want, compares := strings.Cut(name, "=")
 		name, differs := strings.CutSuffix(name, "!")
-		value, there := labels[strings.TrimSpace(name)]
+		value, present := labels[strings.TrimSpace(name)]
 		want = strings.TrimSpace(strings.TrimPrefix(want, "=")) // "==" means "="
-		if term != "" && (compares && (value == want && there) == differs || !compares && there == not) {
+		if term != "" && (compares && (value == want && present) == differs || !compares && present == not) {
 			return false
 		}
 	}
@@ -140,18 +140,18 @@ func (f *selection) selects(ref source.Reference, labels map[string]string) bool
 func (f *selection) checkFound(found []source.Reference, unique bool) error {
 	var errs []error
 	for _, ref := range f.refs {
-		same := 0
+		count := 0
 		for _, other := range found {
 			if ref.Selects(other) {
-				same++
+				count++
 			}
 		}
 		switch {
 		case ref.Name == "":
-		case same == 0:
+		case count == 0:
 			errs = append(errs, fmt.Errorf("%s: no such object", ref.written))
-		case same > 1 && unique:
-			return usage("%s names %d objects: write KIND/NAMESPACE/NAME, or give their namespace with -n", ref.written, same)
+		case count > 1 && unique:
+			return usage("%s names %d objects: write KIND/NAMESPACE/NAME, or give their namespace with -n", ref.written, count)
 		}
 	}
 	return errors.Join(errs...)
@@ -315,16 +315,16 @@ func (s *session) selectObjects(args []string) ([]source.Object, error) {
 	if len(args) == 0 && !s.flags.narrows() || len(objects) == 0 {
 		return objects, nil
 	}
-	var bad, others []error
+	var selectedErrs, otherErrs []error
 	for _, err := range document.Split(s.decodeErr) {
 		if e, ok := errors.AsType[*source.DocumentError](err); ok && !names[e.Object] {
-			others = append(others, err)
+			otherErrs = append(otherErrs, err)
 		} else {
-			bad = append(bad, err)
+			selectedErrs = append(selectedErrs, err)
 		}
 	}
-	if s.decodeErr = errors.Join(bad...); !s.flags.quiet {
-		s.warn(others...)
+	if s.decodeErr = errors.Join(selectedErrs...); !s.flags.quiet {
+		s.warn(otherErrs...)
 	}
 	return objects, nil
 }
@@ -376,8 +376,8 @@ func addressOf(obj source.Object) string {
 // completeObjects completes the objects in the readable files of -f. It does not read standard
 // input, which is the user's terminal.
 func (f *documentFlags) completeObjects(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	set, quiet := new(source.Set), &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
-	_ = quiet.load(set, f)
+	set, quietProgram := new(source.Set), &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
+	_ = quietProgram.load(set, f)
 	return mapSlice(set.Objects, argumentOf), cobra.ShellCompDirectiveNoFileComp
 }
 
@@ -522,18 +522,18 @@ func (b *rolloutDocuments) findCanary(name string) (*rollout.Canary, error) {
 			found = append(found, c)
 		}
 	}
-	there := strings.Join(names, ", ")
+	available := strings.Join(names, ", ")
 	switch {
 	case len(found) == 1:
 		return found[0], nil
 	case len(names) == 0:
 		return nil, usage("no Canary in the files of -f")
 	case len(found) == 0:
-		return nil, usage("no canary %q; there are %s", name, there)
+		return nil, usage("no canary %q; there are %s", name, available)
 	case !slices.ContainsFunc(found, func(c *rollout.Canary) bool { return canaryName(c) != canaryName(found[0]) }):
 		return nil, usage("canary %s is declared more than once", canaryName(found[0]))
 	}
-	return nil, usage("several canaries: name one of %s", there)
+	return nil, usage("several canaries: name one of %s", available)
 }
 
 // readCanary reads the manifests and returns the named canary. It fails if the canary cannot be
@@ -585,8 +585,8 @@ func completeCanaries(f *manifestFlags) cobra.CompletionFunc {
 // is the user's terminal.
 func (f *manifestFlags) completionCanaries() []*rollout.Canary {
 	files := slices.Compact(slices.Sorted(slices.Values(f.files))) // completion parses the flags twice
-	quiet := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
-	b, err := quiet.readDocuments(&manifestFlags{files: files})
+	quietProgram := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
+	b, err := quietProgram.readDocuments(&manifestFlags{files: files})
 	if err != nil {
 		return nil
 	}

@@ -178,9 +178,9 @@ func (s *session) openSource(ctx context.Context, arg string) (sourceTree, error
 		if !s.flags.quiet {
 			fmt.Fprintf(s.stderr, "%s: note: without what it includes, which is not in the store: fetch it first\n", obj.Head())
 		}
-		alone := *g
-		alone.Spec.Include = nil
-		r, err = s.openContent(ctx, &alone)
+		repo := *g
+		repo.Spec.Include = nil
+		r, err = s.openContent(ctx, &repo)
 	}
 	if err != nil {
 		return sourceTree{}, s.prefixError(obj.Head().String(), err)

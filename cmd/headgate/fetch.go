@@ -353,14 +353,14 @@ func (r *objectResult) extract(ctx context.Context, store *artifact.Store, f *fe
 // finish prints the results of the objects. It returns an error with the exit code, or nil if that
 // is 0.
 func (s *session) finish(rows []*objectResult, detailed bool, value any, lines [][]string) error {
-	code, bad := s.printRemarks(rows), 0
+	code, failed := s.printRemarks(rows), 0
 	var names []string
 	for _, r := range rows {
 		if s.flags.output == "name" {
 			names = append(names, argumentOf(r.Object))
 		}
 		if r.err != nil {
-			bad++
+			failed++
 		} else if detailed && r.Changed {
 			code = worseCode(code, exitChanged)
 		}
@@ -368,8 +368,8 @@ func (s *session) finish(rows []*objectResult, detailed bool, value any, lines [
 	if err := s.printResult(&s.flags.outputFlags, value, names, lines); err != nil {
 		return err
 	}
-	if bad > 0 && len(rows) > 1 && !s.flags.quiet {
-		fmt.Fprintf(s.stderr, "%d of %d failed\n", bad, len(rows))
+	if failed > 0 && len(rows) > 1 && !s.flags.quiet {
+		fmt.Fprintf(s.stderr, "%d of %d failed\n", failed, len(rows))
 	}
 	switch {
 	case s.decodeErr != nil:
@@ -525,10 +525,10 @@ is the one that it was made for. It does not check a signature of the statement:
 	var file, store string
 	c.Flags().StringVar(&file, "provenance", "", "compare an artifact with the statement in `FILE`")
 	registerStore(c, &store)
-	look := c.RunE
+	runStep := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if file == "" {
-			return look(c, args)
+			return runStep(c, args)
 		}
 		return p.verifyProvenance(c.Context(), f, file, store, args)
 	}

@@ -66,8 +66,8 @@ func (f *sourceFlags) registerLogin(c *cobra.Command) {
 }
 
 // registerLimit adds the size limit for commands that read untrusted content.
-func registerLimit(c *cobra.Command, most *int64) {
-	bytesVar(c, most, "max-bytes", 0, -1, "maximum uncompressed `BYTES` of one source; 0 is the default of its kind, -1 no limit")
+func registerLimit(c *cobra.Command, limit *int64) {
+	bytesVar(c, limit, "max-bytes", 0, -1, "maximum uncompressed `BYTES` of one source; 0 is the default of its kind, -1 no limit")
 }
 
 func registerSecrets(c *cobra.Command, dir *string) {
@@ -85,11 +85,11 @@ func completeFlag(c *cobra.Command, flag string, values ...string) {
 	}
 }
 
-// completeNames returns a completion function for up to most arguments. It offers the names that begin with
+// completeNames returns a completion function for up to maxArgs arguments. It offers the names that begin with
 // the typed text, ignoring case.
-func completeNames(most int, names func(ctx context.Context, c *cobra.Command, args []string) []string) cobra.CompletionFunc {
+func completeNames(maxArgs int, names func(ctx context.Context, c *cobra.Command, args []string) []string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
-		if len(args) >= most {
+		if len(args) >= maxArgs {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second) // time limit for a server
@@ -115,18 +115,18 @@ func joinOr(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// rangeArgs returns a check for least to most arguments. If most is negative, there is no maximum.
-func rangeArgs(least, most int) cobra.PositionalArgs {
+// rangeArgs returns a check for minArgs to maxArgs arguments. If maxArgs is negative, there is no maximum.
+func rangeArgs(minArgs, maxArgs int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch docker := c.Flags().Lookup("docker-config"); {
-		case len(args) < least:
+		case len(args) < minArgs:
 			return usage("an argument is missing: %s", c.UseLine())
-		case most < 0 || len(args) <= most:
+		case maxArgs < 0 || len(args) <= maxArgs:
 			return nil
 		case docker != nil && docker.Value.String() == dockerDefault:
-			return usage("%q is an argument too many: for --docker-config write --docker-config=FILE", args[most])
+			return usage("%q is an argument too many: for --docker-config write --docker-config=FILE", args[maxArgs])
 		}
-		return usage("%q is an argument too many: %s", args[most], c.UseLine())
+		return usage("%q is an argument too many: %s", args[maxArgs], c.UseLine())
 	}
 }
 
@@ -182,9 +182,9 @@ type byteValue struct {
 // unsetBytes marks a flag that was not given and whose default depends on the machine.
 const unsetBytes = math.MinInt64
 
-func bytesVar(c *cobra.Command, bytes *int64, name string, value, least int64, usage string) {
+func bytesVar(c *cobra.Command, bytes *int64, name string, value, minimum int64, usage string) {
 	*bytes = value
-	c.Flags().Var(&byteValue{bytes, least}, name, usage)
+	c.Flags().Var(&byteValue{bytes, minimum}, name, usage)
 }
 
 // byteUnits are the units of byteValue, the largest first.

@@ -98,13 +98,13 @@ Exit codes: 0 done, 1 refused or the test runner cannot be reached, 2 usage or a
 		if kind == api.KindRollback && strings.Contains(verb.attributes, "gateOnly") {
 			continue
 		}
-		f, most := &gateFlags{Filter: api.Filter{Kind: kind}}, strings.Count(verb.use, " [")
-		least := most - strings.Count(verb.use, "[[")
+		f, maxArgs := &gateFlags{Filter: api.Filter{Kind: kind}}, strings.Count(verb.use, " [")
+		minArgs := maxArgs - strings.Count(verb.use, "[[")
 		sub := &cobra.Command{
-			Use: verb.use, Short: words.Replace(verb.short), Long: words.Replace(verb.long), Example: words.Replace(verb.example), Args: rangeArgs(least, most),
+			Use: verb.use, Short: words.Replace(verb.short), Long: words.Replace(verb.long), Example: words.Replace(verb.example), Args: rangeArgs(minArgs, maxArgs),
 			RunE: func(c *cobra.Command, args []string) error { return p.runGate(c.Context(), verb, f, args) },
 		}
-		sub.ValidArgsFunction = p.completeGates(f, most)
+		sub.ValidArgsFunction = p.completeGates(f, maxArgs)
 		f.register(sub, verb)
 		c.AddCommand(sub)
 	}
@@ -116,7 +116,7 @@ const defaultServer = "http://127.0.0.1:8080"
 // register adds the flags that a verb has.
 func (f *gateFlags) register(c *cobra.Command, verb gateVerb) {
 	f.serverFlags.register(c, "the test runner; default the variable HEADGATE_TESTER, or "+defaultServer)
-	fl, has := c.Flags(), func(word string) bool { return strings.Contains(verb.attributes, word) }
+	fl, has := c.Flags(), func(attribute string) bool { return strings.Contains(verb.attributes, attribute) }
 	for _, flag := range []struct {
 		there       bool
 		value       *string
@@ -233,8 +233,8 @@ func (h handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // completeGates completes the arguments of commands that take a gate.
-func (p *program) completeGates(f *gateFlags, most int) cobra.CompletionFunc {
-	return completeNames(most, func(ctx context.Context, _ *cobra.Command, _ []string) []string {
+func (p *program) completeGates(f *gateFlags, maxArgs int) cobra.CompletionFunc {
+	return completeNames(maxArgs, func(ctx context.Context, _ *cobra.Command, _ []string) []string {
 		client, done, err := p.gateClient(f)
 		if err != nil {
 			return nil
@@ -411,7 +411,7 @@ func isOpenFor(g api.Gate, checksum string) bool {
 
 // watch prints the gates, and then changes until it is interrupted.
 func (c *gateCall) watch(ctx context.Context, _ api.Key) error {
-	told := map[api.Key]string{}
+	printed := map[api.Key]string{}
 	c.client.Lost, c.Limit = c.reportConnection, 1000
 	return c.client.Watch(ctx, c.Filter, func(n api.Notice) error {
 		g := n.Gate
@@ -422,10 +422,10 @@ func (c *gateCall) watch(ctx context.Context, _ api.Key) error {
 			g.Waiting.Last = time.Time{} // it changes with every check
 		}
 		text, err := json.Marshal(g)
-		if err != nil || told[g.Key] == string(text) {
+		if err != nil || printed[g.Key] == string(text) {
 			return err
 		}
-		told[g.Key] = string(text)
+		printed[g.Key] = string(text)
 		if c.machineReadable() {
 			return printItem(c.stdout, c.output, g)
 		}

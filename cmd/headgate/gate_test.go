@@ -25,10 +25,10 @@ func TestGateWait(t *testing.T) {
 		{Key: key, Open: true, Mode: api.Bound, Checksum: "old", Waiting: &api.Waiting{Checksum: "new"}},
 		{Key: key, Open: true, Mode: api.Bound, Checksum: "new", Waiting: &api.Waiting{Checksum: "new"}},
 	}
-	asked := 0
+	requests := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		step := steps[min(asked, len(steps)-1)]
-		if asked++; step.Name == "" {
+		step := steps[min(requests, len(steps)-1)]
+		if requests++; step.Name == "" {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
@@ -37,8 +37,8 @@ func TestGateWait(t *testing.T) {
 	defer server.Close()
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{"gate", "wait", "prod/web", "--timeout", "1m", "--server", server.URL}, strings.NewReader(""), &stdout, &stderr, emptyEnv)
-	if code != exitReady || asked != len(steps) || !strings.Contains(stdout.String(), "open   new") {
-		t.Errorf("exit code %d after %d looks: %s", code, asked, &stdout)
+	if code != exitReady || requests != len(steps) || !strings.Contains(stdout.String(), "open   new") {
+		t.Errorf("exit code %d after %d looks: %s", code, requests, &stdout)
 	}
 	if got := stderr.String(); strings.Count(got, ": trying again until it is back\n") != 1 || strings.Count(got, "the server is back\n") != 1 || !strings.Contains(got, "status 503") {
 		t.Errorf("%s", got)

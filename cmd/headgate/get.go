@@ -146,7 +146,7 @@ func (k *statusStore) watch(ctx context.Context) error {
 	}
 	wide, synced := k.output == "wide", false
 	t, lines := k.table(wide), [][]string{sourceTitles(wide)}
-	told := map[source.Reference]string{}
+	printed := map[source.Reference]string{}
 	return k.client.Watch(ctx, k.filter(), func(n api.Notice) error {
 		s := api.Source{Phase: "removed"}
 		switch {
@@ -164,14 +164,14 @@ func (k *statusStore) watch(ctx context.Context) error {
 			s = *n.Source
 		}
 		ref := sourceRef(s)
-		look := strings.Join(sourceCells(s, wide, time.Time{}), "\t") + s.Phase
+		row := strings.Join(sourceCells(s, wide, time.Time{}), "\t") + s.Phase
 		if s.Artifact != nil {
-			look += s.Artifact.Digest
+			row += s.Artifact.Digest
 		}
-		if _, known := told[ref]; told[ref] == look || n.Gone != nil && !known {
+		if _, known := printed[ref]; printed[ref] == row || n.Gone != nil && !known {
 			return nil
 		}
-		told[ref] = look
+		printed[ref] = row
 		switch {
 		case k.output == "name":
 			return k.printSources(&k.outputFlags, []api.Source{s})
@@ -209,8 +209,8 @@ func (k *statusStore) printDocument(ctx context.Context, ref source.Reference) e
 }
 
 func (p *program) suspend() *cobra.Command {
-	var why api.Change
-	c := p.suspensionCommand(true, &why, &cobra.Command{
+	var change api.Change
+	c := p.suspensionCommand(true, &change, &cobra.Command{
 		Use:   "suspend {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
 		Short: "Suspend sources until they are resumed",
 		Long: `Suspend makes the server (headgate serve) stop checking sources; requests and webhooks for them are refused. Artifacts
@@ -220,8 +220,8 @@ document. If no server is running, it is saved in the store for the next one. he
 Exit codes: 0 done, 1 refused, or the server cannot be reached, 2 usage.`,
 		Example: `  headgate suspend gitrepository/app --reason "release freeze"`,
 	})
-	c.Flags().StringVar(&why.Reason, "reason", "", "`TEXT` of the reason")
-	c.Flags().StringVar(&why.By, "actor", "", "your `NAME`, if the server needs no token; default the user name")
+	c.Flags().StringVar(&change.Reason, "reason", "", "`TEXT` of the reason")
+	c.Flags().StringVar(&change.By, "actor", "", "your `NAME`, if the server needs no token; default the user name")
 	return c
 }
 
@@ -238,18 +238,18 @@ Exit codes: 0 done, 1 refused, or the server cannot be reached, 2 usage.`,
 
 // suspensionCommand completes a command that suspends or resumes sources and prints their new state. If one source fails, it
 // continues with the others.
-func (p *program) suspensionCommand(suspend bool, why *api.Change, c *cobra.Command) *cobra.Command {
+func (p *program) suspensionCommand(suspend bool, change *api.Change, c *cobra.Command) *cobra.Command {
 	f := new(statusStoreFlags)
 	f.register(p, c)
 	f.registerFormat(c, "table", "wide", "name")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		why.By = cmp.Or(why.By, p.user())
-		return p.changeSources(c.Context(), f, args, suspend, *why)
+		change.By = cmp.Or(change.By, p.user())
+		return p.changeSources(c.Context(), f, args, suspend, *change)
 	}
 	return c
 }
 
-func (p *program) changeSources(ctx context.Context, f *statusStoreFlags, args []string, suspend bool, why api.Change) error {
+func (p *program) changeSources(ctx context.Context, f *statusStoreFlags, args []string, suspend bool, change api.Change) error {
 	k, err := p.openStatusStore(f, args, true, false)
 	if err != nil {
 		return err
@@ -271,7 +271,7 @@ func (p *program) changeSources(ctx context.Context, f *statusStoreFlags, args [
 	}
 	var changed []api.Source
 	for _, s := range found {
-		s, err := k.change(ctx, sourceRef(s), why, suspend)
+		s, err := k.change(ctx, sourceRef(s), change, suspend)
 		if err == nil {
 			changed = append(changed, s)
 		}
@@ -284,17 +284,17 @@ func (p *program) changeSources(ctx context.Context, f *statusStoreFlags, args [
 }
 
 // change suspends or resumes a source.
-func (k *statusStore) change(ctx context.Context, ref source.Reference, why api.Change, suspend bool) (s api.Source, err error) {
+func (k *statusStore) change(ctx context.Context, ref source.Reference, change api.Change, suspend bool) (s api.Source, err error) {
 	if k.client != nil {
 		ctx, cancel := k.requestContext(ctx)
 		defer cancel()
 		if suspend {
-			return k.client.Suspend(ctx, ref, why)
+			return k.client.Suspend(ctx, ref, change)
 		}
-		return k.client.Resume(ctx, ref, why)
+		return k.client.Resume(ctx, ref, change)
 	}
 	if suspend {
-		err = k.ledger.Suspend(ref, source.Suspension{By: why.By, Reason: why.Reason, Since: time.Now()})
+		err = k.ledger.Suspend(ref, source.Suspension{By: change.By, Reason: change.Reason, Since: time.Now()})
 	} else if err = k.ledger.Resume(ref); errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
@@ -307,7 +307,7 @@ func (k *statusStore) change(ctx context.Context, ref source.Reference, why api.
 	}
 	if g, ok := obj.(*source.ArtifactGenerator); ok { // change the objects that it makes as well
 		for _, out := range g.Plan().Needs {
-			if _, err := k.change(ctx, out, why, suspend); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if _, err := k.change(ctx, out, change, suspend); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return s, err
 			}
 		}
@@ -368,9 +368,9 @@ func (p *program) runDelete(ctx context.Context, f *statusStoreFlags, force bool
 	})
 	for _, ref := range found {
 		if ref.Kind == "ArtifactGenerator" {
-			made, unread := ledger.MadeBy(ref)
+			outputs, unread := ledger.MadeBy(ref)
 			err = errors.Join(err, unread)
-			found = append(found, slices.DeleteFunc(made, func(ref source.Reference) bool { return slices.Contains(found, ref) })...)
+			found = append(found, slices.DeleteFunc(outputs, func(ref source.Reference) bool { return slices.Contains(found, ref) })...)
 		}
 	}
 	errs := []error{err, f.checkFound(found, true)}

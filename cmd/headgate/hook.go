@@ -333,11 +333,11 @@ func (p *program) printCall(f *hookFlags, answer rollout.Answer, refusal error, 
 	if err := p.table(true).print(lines...); err != nil || body == "" {
 		return err
 	}
-	more := ""
+	suffix := ""
 	if answer.Truncated {
-		more = "\n(and more)"
+		suffix = "\n(and more)"
 	}
-	_, err := io.WriteString(p.stdout, "\n"+strings.TrimRight(printable(body), "\n")+more+"\n")
+	_, err := io.WriteString(p.stdout, "\n"+strings.TrimRight(printable(body), "\n")+suffix+"\n")
 	return err
 }
 

@@ -222,7 +222,7 @@ func (s *search) collect(ctx context.Context, entries iter.Seq2[index.Entry, err
 		if err := cmp.Or(err, context.Cause(ctx)); err != nil {
 			return err
 		}
-		if len(s.names) > 0 && !slices.ContainsFunc(s.names, func(asked string) bool { return matches(asked, e.Name) }) {
+		if len(s.names) > 0 && !slices.ContainsFunc(s.names, func(query string) bool { return matches(query, e.Name) }) {
 			continue
 		}
 		chart := s.found[e.Name]
@@ -249,10 +249,10 @@ func (s *search) collect(ctx context.Context, entries iter.Seq2[index.Entry, err
 	return nil
 }
 
-// matches reports whether asked is the name of the chart, or a pattern that matches it.
-func matches(asked, chart string) bool {
-	ok, _ := path.Match(asked, chart)
-	return ok || asked == chart
+// matches reports whether query is the name of the chart, or a pattern that matches it.
+func matches(query, chart string) bool {
+	ok, _ := path.Match(query, chart)
+	return ok || query == chart
 }
 
 // checkFound returns an error for each name that has no result.

@@ -47,16 +47,16 @@ func TestKill(t *testing.T) {
 		must(t, c.Start())
 		return c
 	}
-	var whole time.Duration // duration of the second complete run
+	var fullTime time.Duration // duration of the second complete run
 	for i := range 2 {
 		begin := time.Now()
 		must(t, start(i).Wait())
-		whole = time.Since(begin)
+		fullTime = time.Since(begin)
 	}
 	unhurt := 0
 	for i := range kills {
 		c := start(i + 2)
-		kill := time.AfterFunc(rand.N(whole*5/4), func() { c.Process.Kill() })
+		kill := time.AfterFunc(rand.N(fullTime*5/4), func() { c.Process.Kill() })
 		switch c.Wait(); c.ProcessState.ExitCode() {
 		case 0:
 			unhurt++
@@ -76,8 +76,8 @@ func TestKill(t *testing.T) {
 	if err != nil || err1 != nil || len(left) > 0 || len(spools) != 4 {
 		t.Errorf("left in the store: %v, %v; beside it: %v, %v", left, err, spools, err1)
 	}
-	if beside, err := os.ReadDir(filepath.Join(dir, ".out.headgate")); err != nil || len(beside) != 2 {
-		t.Errorf("left beside --out: %v, %v", beside, err)
+	if entries, err := os.ReadDir(filepath.Join(dir, ".out.headgate")); err != nil || len(entries) != 2 {
+		t.Errorf("left beside --out: %v, %v", entries, err)
 	}
 	for _, dir := range []string{"tmp", "lock"} {
 		left, err := filepath.Glob(filepath.Join(store, ".cache", dir, "*"))

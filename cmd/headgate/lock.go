@@ -189,14 +189,14 @@ func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, up
 	if !update {
 		named = nil
 	}
-	anew, fixed, err := s.staleObjects(locks, named)
+	stale, fixed, err := s.staleObjects(locks, named)
 	if err != nil {
 		return err
 	}
 	if f.check {
-		return s.checkLocks(ctx, f, locks, anew)
+		return s.checkLocks(ctx, f, locks, stale)
 	}
-	rows, found, err := s.relock(ctx, f, anew, fixed)
+	rows, found, err := s.relock(ctx, f, stale, fixed)
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, up
 // for their spec, those in move, and those that depend on them. fixed has the
 // entries of the other objects. For some dependent objects it also has the pin,
 // if only their content can change.
-func (s *session) staleObjects(l *lockFiles, move []source.Object) (anew []source.Object, fixed lock.Entries, err error) {
+func (s *session) staleObjects(l *lockFiles, move []source.Object) (stale []source.Object, fixed lock.Entries, err error) {
 	fixed = lock.Entries{}
 	affected := map[source.Reference]bool{}
 	for _, obj := range s.set.Objects {
@@ -261,15 +261,15 @@ func (s *session) staleObjects(l *lockFiles, move []source.Object) (anew []sourc
 			}
 		}
 	}
-	anew = slices.DeleteFunc(slices.Clone(s.set.Objects), func(obj source.Object) bool { return !affected[source.ReferenceTo(obj)] })
-	return anew, fixed, nil
+	stale = slices.DeleteFunc(slices.Clone(s.set.Objects), func(obj source.Object) bool { return !affected[source.ReferenceTo(obj)] })
+	return stale, fixed, nil
 }
 
 // relock fetches objects into a temporary store and returns the entries of the
 // objects that succeeded.
-func (s *session) relock(ctx context.Context, f *relockFlags, anew []source.Object, fixed lock.Entries) ([]*objectResult, lock.Entries, error) {
+func (s *session) relock(ctx context.Context, f *relockFlags, stale []source.Object, fixed lock.Entries) ([]*objectResult, lock.Entries, error) {
 	found := lock.Entries{}
-	if len(anew) == 0 {
+	if len(stale) == 0 {
 		return nil, found, nil
 	}
 	for _, obj := range s.set.Objects { // objects that are suspended and locked are fetched as locked, for their dependents
@@ -289,11 +289,11 @@ func (s *session) relock(ctx context.Context, f *relockFlags, anew []source.Obje
 		return nil, nil, err
 	}
 	defer end()
-	meter := newMeter(s.stderr, f.quiet, anew)
+	meter := newMeter(s.stderr, f.quiet, stale)
 	s.env.Progress = meter.show
 	s.origins = s.program.origins(f.cacheDir())
-	rows, err := s.run(ctx, headgate.Options{Objects: anew, Store: store, Lock: fixed}, meter, func(r *objectResult) {
-		if r.err == nil && r.Outcome != source.Suspended && slices.Contains(anew, r.Object) {
+	rows, err := s.run(ctx, headgate.Options{Objects: stale, Store: store, Lock: fixed}, meter, func(r *objectResult) {
+		if r.err == nil && r.Outcome != source.Suspended && slices.Contains(stale, r.Object) {
 			found[source.ReferenceTo(r.Object)] = r.Entry
 		}
 	})
@@ -306,13 +306,13 @@ func (l *lockFiles) apply(objects []source.Object, found lock.Entries) []lockCha
 	for _, obj := range objects {
 		ref := source.ReferenceTo(obj)
 		before, known := l.entries[ref]
-		now, anew := found[ref]
-		if !anew {
+		now, isNew := found[ref]
+		if !isNew {
 			now = before
 		}
 		c := lockChange{Object: obj.Head().String(), From: before.Revision, To: now.Revision, ref: ref}
 		switch {
-		case !known && !anew:
+		case !known && !isNew:
 			continue
 		case !known:
 			c.Change = "added"
@@ -332,20 +332,20 @@ func (l *lockFiles) apply(objects []source.Object, found lock.Entries) []lockCha
 // prune removes entries of objects that are now in another file, and of removed
 // objects unless keep is set, because other documents may have them. It returns
 // the changes of the removed objects.
-func (l *lockFiles) prune(keep bool) (gone []lockChange) {
+func (l *lockFiles) prune(keep bool) (removed []lockChange) {
 	for file, entries := range l.files {
 		for ref, entry := range entries {
 			switch {
 			case l.fileOf[ref] == file || l.fileOf[ref] == "" && keep:
 				continue
 			case l.fileOf[ref] == "":
-				gone = append(gone, lockChange{Object: ref.String(), Change: "removed", From: entry.Revision, ref: ref, file: file})
+				removed = append(removed, lockChange{Object: ref.String(), Change: "removed", From: entry.Revision, ref: ref, file: file})
 			}
 			delete(entries, ref)
 		}
 	}
-	slices.SortFunc(gone, func(a, b lockChange) int { return strings.Compare(a.Object, b.Object) })
-	return gone
+	slices.SortFunc(removed, func(a, b lockChange) int { return strings.Compare(a.Object, b.Object) })
+	return removed
 }
 
 // write writes the lock files that have changed. It does not create empty ones.
@@ -376,13 +376,13 @@ func (s *session) checkResults(rows []*objectResult, means string) error {
 }
 
 // checkLocks returns an error if the lock files are not current.
-func (s *session) checkLocks(ctx context.Context, f *relockFlags, l *lockFiles, anew []source.Object) error {
+func (s *session) checkLocks(ctx context.Context, f *relockFlags, l *lockFiles, stale []source.Object) error {
 	var errs []error
 	fail := func(at source.DocumentError, object, text string) {
 		at.Object, at.Err = object, errors.New(text)
 		errs = append(errs, &source.PinError{Problem: "stale", Err: &at})
 	}
-	for _, obj := range anew {
+	for _, obj := range stale {
 		text := "is not in the lock"
 		if _, known := l.entries[source.ReferenceTo(obj)]; known {
 			text = "its spec, or that of a source that it is made of, has changed since it was locked"

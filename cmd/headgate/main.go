@@ -226,8 +226,8 @@ func unknownCommandError(c *cobra.Command, args []string) error {
 		return nil
 	}
 	c.SuggestionsMinimumDistance = 2
-	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-		return usage("unknown command %q for %q: did you mean %s?", args[0], c.CommandPath(), strings.Join(near, " or "))
+	if suggestions := c.SuggestionsFor(args[0]); len(suggestions) > 0 {
+		return usage("unknown command %q for %q: did you mean %s?", args[0], c.CommandPath(), strings.Join(suggestions, " or "))
 	}
 	return usage("unknown command %q for %q: see %s --help", args[0], c.CommandPath(), c.CommandPath())
 }

@@ -328,7 +328,7 @@ func (p *program) convert() *cobra.Command {
 	}
 	c.RunE = func(*cobra.Command, []string) error {
 		var set source.Set
-		bad := p.load(&set, &f)
+		loadErr := p.load(&set, &f)
 		p.warn(set.Warnings...)
 		p.printSkipped(set.Others, set.Skipped, f.verbose)
 		var converted []source.Object
@@ -340,11 +340,11 @@ func (p *program) convert() *cobra.Command {
 			if p.warn(warnings...); err == nil {
 				converted = append(converted, to)
 			}
-			bad = errors.Join(bad, err)
+			loadErr = errors.Join(loadErr, err)
 		}
 		err := printValue(p.stdout, out.output, converted)
-		if err == nil && bad != nil {
-			err = &exitError{exitUsage, bad}
+		if err == nil && loadErr != nil {
+			err = &exitError{exitUsage, loadErr}
 		}
 		return err
 	}

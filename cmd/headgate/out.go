@@ -84,17 +84,17 @@ func (f *fetchFlags) checkOut(ctx context.Context, objects []source.Object) erro
 }
 
 // checkFrom returns an error if a plain directory of --from contains the store, the cache, or
-// written, the file or directory of the flag what. The command would change it, and its revision
+// written, the file or directory of the flag flagName. The command would change it, and its revision
 // depends on all its files. Git repositories and image layouts are exempt, because only their
 // commits or index count. The store must exist.
-func (f *storingFlags) checkFrom(local map[string]string, what, written string) error {
+func (f *storingFlags) checkFrom(local map[string]string, flagName, written string) error {
 	for _, dir := range local {
 		if exists(filepath.Join(dir, ".git")) || exists(filepath.Join(dir, "HEAD")) || exists(filepath.Join(dir, "oci-layout")) {
 			continue
 		}
-		for _, mine := range []struct{ flag, dir string }{{"--store", f.store}, {"--cache", f.cacheDir()}, {what, written}} {
-			if mine.dir != "" && containsPath(dir, mine.dir) {
-				return fmt.Errorf("--from: the directory %s holds %s %s, which is no part of the source: choose another one", dir, mine.flag, mine.dir)
+		for _, target := range []struct{ flag, dir string }{{"--store", f.store}, {"--cache", f.cacheDir()}, {flagName, written}} {
+			if target.dir != "" && containsPath(dir, target.dir) {
+				return fmt.Errorf("--from: the directory %s holds %s %s, which is no part of the source: choose another one", dir, target.flag, target.dir)
 			}
 		}
 	}

@@ -137,9 +137,9 @@ func (t *table) print(rows ...[]string) error {
 // longHash matches long hexadecimal digests and commits in revisions.
 var longHash = regexp.MustCompile(`((?:sha1|sha256):[0-9a-f]{8})[0-9a-f]{24,}`)
 
-// shortRevision abbreviates the hashes in a revision unless whole is set.
-func shortRevision(revision string, whole bool) string {
-	if whole {
+// shortRevision abbreviates the hashes in a revision unless full is set.
+func shortRevision(revision string, full bool) string {
+	if full {
 		return revision
 	}
 	return longHash.ReplaceAllString(revision, "$1")

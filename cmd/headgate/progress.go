@@ -343,8 +343,8 @@ func webhookAt(c *rollout.Canary, hook string) string {
 // progressOf describes the state of a rollout on one line. Only the name of the canary must be
 // known.
 func progressOf(c *rollout.Canary, s rollout.Status) string {
-	bar := func(part, whole int) string {
-		n := min(max(part, 0)*10/max(whole, 1), 10)
+	bar := func(part, total int) string {
+		n := min(max(part, 0)*10/max(total, 1), 10)
 		return "[" + strings.Repeat("#", n) + strings.Repeat(".", 10-n) + "]"
 	}
 	text := canaryName(c) + "  " + cmp.Or(string(s.Phase), "new")

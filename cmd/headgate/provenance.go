@@ -60,8 +60,8 @@ func (f *fetchFlags) writeProvenance(rows []*objectResult) (err error) {
 		if isDir(file) {
 			file = filepath.Join(file, strings.ReplaceAll(r.Provenance.Object(), "/", ".")+".json")
 		}
-		_, wrong := writeStatement(file, r.Provenance)
-		err = errors.Join(err, wrong)
+		_, writeErr := writeStatement(file, r.Provenance)
+		err = errors.Join(err, writeErr)
 	}
 	return err
 }

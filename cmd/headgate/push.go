@@ -125,9 +125,9 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 		return s.prefixError(from+" to "+to, source.Conceal(err, origin))
 	}
 	slices.Sort(f.Tags)
-	done := pushResult{repo.Spec.URL, slices.Compact(f.Tags), d.Digest.String(), b.size, f.Source, f.Revision, attached}
-	name := redact.String(done.URL) + "@" + done.Digest
-	return p.printResult(&f.outputFlags, done, []string{name}, [][]string{{"ARTIFACT", "TAGS", "SIZE"}, {name, strings.Join(done.Tags, ", "), humanSize(done.Size)}})
+	result := pushResult{repo.Spec.URL, slices.Compact(f.Tags), d.Digest.String(), b.size, f.Source, f.Revision, attached}
+	name := redact.String(result.URL) + "@" + result.Digest
+	return p.printResult(&f.outputFlags, result, []string{name}, [][]string{{"ARTIFACT", "TAGS", "SIZE"}, {name, strings.Join(result.Tags, ", "), humanSize(result.Size)}})
 }
 
 // A pushResult is the output of push.
@@ -270,8 +270,8 @@ func (s *session) pack(ctx context.Context, w io.Writer, dir string) error {
 	if !s.flags.quiet {
 		s.printLeftOut(dir, report)
 	}
-	if most := s.flags.maxBytes; err == nil && most > 0 && report.Bytes > most {
-		err = &artifact.LimitError{What: "bytes", Limit: most}
+	if limit := s.flags.maxBytes; err == nil && limit > 0 && report.Bytes > limit {
+		err = &artifact.LimitError{What: "bytes", Limit: limit}
 	}
 	return err
 }

@@ -225,8 +225,8 @@ func (p *program) drive(ctx context.Context, f *runFlags, canary *rollout.Canary
 	if revision, at := r.PromotedAt(); at != "" {
 		v.Say(fmt.Sprintf("revision %s is at %s: give the next run --primary %[2]s, or --swap", revision, at))
 	}
-	over := result.Outcome == drive.Promoted || result.Outcome == drive.RolledBack
-	if f.keepProxy && over {
+	ended := result.Outcome == drive.Promoted || result.Outcome == drive.RolledBack
+	if f.keepProxy && ended {
 		err = errors.Join(err, r.Wait())
 	}
 	r.Close()
@@ -235,7 +235,7 @@ func (p *program) drive(ctx context.Context, f *runFlags, canary *rollout.Canary
 		return errors.Join(errors.New(result.Reason), err)
 	case err != nil:
 		return err
-	case !over:
+	case !ended:
 		return &exitError{exitNotOver, nil}
 	case result.Outcome == drive.RolledBack:
 		return &exitError{exitRolledBack, nil}

@@ -248,7 +248,7 @@ func (p *program) status(ctx context.Context, f *statusFlags, args []string) err
 		if err != nil {
 			return err
 		}
-		if taken := s.Status.Request; s.Request != nil && taken != nil && s.Request.ID == taken.ID {
+		if received := s.Status.Request; s.Request != nil && received != nil && s.Request.ID == received.ID {
 			s.Request = nil
 		}
 		switch {

@@ -17,7 +17,7 @@ import (
 func TestRolloutOnTerminal(t *testing.T) {
 	s := newRolloutServers(t)
 	args := append(s.args(t, "confirm-promotion", "/closed", `{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 60, "preRollout": true}`), "--revision", "v2", "--interval", "1ms")
-	watch := func(more ...string) string {
+	watch := func(extraArgs ...string) string {
 		return captureTerminal(t, func(tty *os.File) {
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
@@ -34,7 +34,7 @@ func TestRolloutOnTerminal(t *testing.T) {
 					}
 				}
 			}()
-			if code := run(ctx, append(args, more...), strings.NewReader(""), io.Discard, tty, os.LookupEnv); code != exitNotOver {
+			if code := run(ctx, append(args, extraArgs...), strings.NewReader(""), io.Discard, tty, os.LookupEnv); code != exitNotOver {
 				t.Errorf("exit code %d", code)
 			}
 		})
@@ -75,10 +75,10 @@ func TestPromoteOnTerminal(t *testing.T) {
 		if _, err := io.WriteString(control, answer); err != nil {
 			t.Fatal(err)
 		}
-		var said strings.Builder
-		code := run(t.Context(), []string{"rollout", "promote", "--state", state}, tty, io.Discard, &said, os.LookupEnv)
-		if code != want || !strings.Contains(said.String(), "40% of the traffic\nPromote revision v2 without the rest of its analysis? [y/N] ") {
-			t.Errorf("%q: exit code %d, %s", answer, code, said.String())
+		var stderr strings.Builder
+		code := run(t.Context(), []string{"rollout", "promote", "--state", state}, tty, io.Discard, &stderr, os.LookupEnv)
+		if code != want || !strings.Contains(stderr.String(), "40% of the traffic\nPromote revision v2 without the rest of its analysis? [y/N] ") {
+			t.Errorf("%q: exit code %d, %s", answer, code, stderr.String())
 		}
 		_, err := os.Stat(state + ".request")
 		testenv.Equal(t, err == nil, want == exitReady, "%q: asked", answer)

@@ -49,7 +49,7 @@ func newRolloutServers(t *testing.T) *rolloutServers {
 
 // args writes a canary with a webhook of type kind at path and more fields of the analysis, and a
 // saved status. It returns the arguments of a run with them.
-func (s *rolloutServers) args(t *testing.T, kind, path, status string, more ...string) []string {
+func (s *rolloutServers) args(t *testing.T, kind, path, status string, fields ...string) []string {
 	t.Helper()
 	manifest, state := filepath.Join(s.dir, "canary.yaml"), filepath.Join(s.dir, "app.json")
 	text := fmt.Sprintf(`apiVersion: rollout.headgate.dev/v1beta1
@@ -62,7 +62,7 @@ spec:
     stepWeight: 20
     maxWeight: 60
     webhooks: [{name: stage, type: %s, url: %q, timeout: 30s}]
-%s`, kind, s.webhook+path, strings.Join(more, ""))
+%s`, kind, s.webhook+path, strings.Join(fields, ""))
 	for name, data := range map[string]string{manifest: text, state: `{"name": "app", "namespace": "default", "status": ` + status + "}"} {
 		must(t, os.WriteFile(name, []byte(data), 0o600))
 	}
@@ -158,12 +158,12 @@ func TestStatusThatCannotBeSaved(t *testing.T) {
 			if err := os.MkdirAll(filepath.Join(s.dir, ".app.json", "full"), 0o700); err != nil { // blocks the temporary file of the next status
 				t.Fatal(err)
 			}
-			var out, said strings.Builder
-			if code := run(t.Context(), args, strings.NewReader(""), &out, &said, os.LookupEnv); code != exitUsage {
+			var out, stderr strings.Builder
+			if code := run(t.Context(), args, strings.NewReader(""), &out, &stderr, os.LookupEnv); code != exitUsage {
 				t.Errorf("exit code %d", code)
 			}
-			if len(s.called) > 0 || strings.Contains(said.String(), "new revision") || !strings.Contains(said.String(), "headgate: status ") {
-				t.Errorf("%d calls, %s", len(s.called), said.String())
+			if len(s.called) > 0 || strings.Contains(stderr.String(), "new revision") || !strings.Contains(stderr.String(), "headgate: status ") {
+				t.Errorf("%d calls, %s", len(s.called), stderr.String())
 			}
 		})
 	}
@@ -173,12 +173,12 @@ func TestStatusThatCannotBeSaved(t *testing.T) {
 func TestErrorsOfRun(t *testing.T) {
 	s := newRolloutServers(t)
 	args := append(s.args(t, "rollout", "/", `{}`), "--revision", "v2", "--primary", "ftp://h")
-	var said strings.Builder
-	if code := run(t.Context(), args, strings.NewReader(""), io.Discard, &said, os.LookupEnv); code != exitUsage {
+	var stderr strings.Builder
+	if code := run(t.Context(), args, strings.NewReader(""), io.Discard, &stderr, os.LookupEnv); code != exitUsage {
 		t.Errorf("exit code %d", code)
 	}
-	if !strings.HasPrefix(said.String(), "headgate: proxy: primary of the proxy: ") {
-		t.Errorf("%q", said.String())
+	if !strings.HasPrefix(stderr.String(), "headgate: proxy: primary of the proxy: ") {
+		t.Errorf("%q", stderr.String())
 	}
 }
 
@@ -189,19 +189,19 @@ func TestNextRunAfterPromotion(t *testing.T) {
 	s := newRolloutServers(t)
 	args := append(s.args(t, "rollback", "/", "{}"), "--interval", "1ms")
 	state := args[5]
-	rollOut := func(code int, more ...string) (said string) {
+	rollOut := func(code int, extraArgs ...string) (output string) {
 		t.Helper()
 		var text strings.Builder
-		if got := run(t.Context(), append(args, more...), strings.NewReader(""), io.Discard, &text, os.LookupEnv); got != code {
-			t.Fatalf("%q: exit code %d, want %d: %s", more, got, code, text.String())
+		if got := run(t.Context(), append(args, extraArgs...), strings.NewReader(""), io.Discard, &text, os.LookupEnv); got != code {
+			t.Fatalf("%q: exit code %d, want %d: %s", extraArgs, got, code, text.String())
 		}
 		return text.String()
 	}
-	demand := func(said string, wants ...string) {
+	demand := func(output string, wants ...string) {
 		t.Helper()
 		for _, want := range wants {
-			if !strings.Contains(said, want) {
-				t.Errorf("%q is not said in\n%s", want, said)
+			if !strings.Contains(output, want) {
+				t.Errorf("%q is missing in\n%s", want, output)
 			}
 		}
 	}
@@ -219,8 +219,8 @@ func TestNextRunAfterPromotion(t *testing.T) {
 	demand(rollOut(exitPromoted, "--revision", "v2"), ": all requests go to "+s.canary+", which was promoted\n")
 	demand(rollOut(exitUsage, "--revision", "v3"),
 		"primary "+s.primary+": revision v2 was promoted at "+s.canary, s.canary+" has to be the primary", ", or swap the two\n")
-	if said := rollOut(exitUsage, "--revision", "v3", "--primary", "http://127.0.0.1:1", "--canary", s.primary); strings.Contains(said, "or swap") {
-		t.Errorf("what was promoted is no canary: %s", said)
+	if output := rollOut(exitUsage, "--revision", "v3", "--primary", "http://127.0.0.1:1", "--canary", s.primary); strings.Contains(output, "or swap") {
+		t.Errorf("what was promoted is no canary: %s", output)
 	}
 	demand(rollOut(exitUsage, "--revision", "v3", "--swap", "--primary", "http://127.0.0.1:1"), "http://127.0.0.1:1 does not answer")
 	at(s.canary)

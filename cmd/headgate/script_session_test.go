@@ -130,11 +130,11 @@ func serveSession() {
 			panic(err)
 		}
 		var out, errs outputBuffer
-		said := &errs
+		stderr := &errs
 		if c.Together {
-			said = &out
+			stderr = &out
 		}
-		code := run(context.Background(), c.Args, strings.NewReader(c.In), &out, said, os.LookupEnv)
+		code := run(context.Background(), c.Args, strings.NewReader(c.In), &out, stderr, os.LookupEnv)
 		debug.SetGCPercent(commandGOGC) // headgate tester changes it
 		debug.SetMemoryLimit(math.MaxInt64)
 		if err := answers.Encode(answer{code, out.Bytes(), errs.Bytes()}); err != nil {

@@ -163,10 +163,10 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	told, stop := p.hangupContext(ctx, log)
+	hangupCtx, stop := p.hangupContext(ctx, log)
 	defer stop()
 	fmt.Fprintf(p.stdout, "serving sources at %s\n", l.URL)
-	ctx, cancel := context.WithCancel(told)
+	ctx, cancel := context.WithCancel(hangupCtx)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
@@ -176,7 +176,7 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 	err = server.Run(ctx)
 	cancel()
 	late := <-ended
-	if told.Err() != nil && late != nil {
+	if hangupCtx.Err() != nil && late != nil {
 		log.Warn("ending", "problem", redact.String(late.Error()))
 		late = nil
 	}
@@ -236,11 +236,11 @@ func (f *serveFlags) addReceivers(c *notify.Config) error {
 	if err != nil {
 		return usage("--events-file: %w", err)
 	}
-	more, err := notify.Decode(f.eventsFile, bytes.NewReader(text))
+	receivers, err := notify.Decode(f.eventsFile, bytes.NewReader(text))
 	if err != nil {
 		return usage("--events-file: %w", err)
 	}
-	c.Receivers = append(c.Receivers, more...)
+	c.Receivers = append(c.Receivers, receivers...)
 	return nil
 }
 

@@ -31,8 +31,8 @@ type process struct {
 func startCommand(t *testing.T, args ...string) *process {
 	ctx, cancel := context.WithCancel(context.Background())
 	out, stdout := io.Pipe()
-	said, stderr := io.Pipe()
-	p := &process{t, args, bufio.NewReader(out), bufio.NewReader(said), cancel, make(chan int, 1)}
+	errOut, stderr := io.Pipe()
+	p := &process{t, args, bufio.NewReader(out), bufio.NewReader(errOut), cancel, make(chan int, 1)}
 	go func() {
 		p.ended <- run(ctx, args, strings.NewReader(""), stdout, stderr, emptyEnv)
 		stdout.Close()
@@ -67,14 +67,14 @@ func (p *process) end(code int) string {
 	p.t.Helper()
 	p.interrupt()
 	p.drain(&p.stdout)
-	var said []byte
+	var rest []byte
 	if p.stderr != nil {
-		said, _ = io.ReadAll(p.stderr)
+		rest, _ = io.ReadAll(p.stderr)
 	}
 	if got := <-p.ended; got != code {
-		p.t.Errorf("headgate %s: exit code %d, want %d\n%s", strings.Join(p.args, " "), got, code, said)
+		p.t.Errorf("headgate %s: exit code %d, want %d\n%s", strings.Join(p.args, " "), got, code, rest)
 	}
-	return string(said)
+	return string(rest)
 }
 
 // startServer runs a server until the test ends and returns its URL.
@@ -127,7 +127,7 @@ func TestServe(t *testing.T) {
 	a := set.Objects[0].Artifact()
 	text, err := os.ReadFile(filepath.Join(store, filepath.FromSlash(a.Path)))
 	must(t, err)
-	whole, url := string(text), startServer(t, "artifact", "serve", "--store", store)
+	content, url := string(text), startServer(t, "artifact", "serve", "--store", store)
 	got, _ := sendRequest(t, "GET", url+"/"+a.Path, "")
 	if got.Header.Get("ETag") == "" {
 		t.Error("no ETag")
@@ -138,10 +138,10 @@ func TestServe(t *testing.T) {
 		status               int
 		body                 string
 	}{
-		{"GET", a.Path, "", http.StatusOK, whole},
+		{"GET", a.Path, "", http.StatusOK, content},
 		{"HEAD", a.Path, "", http.StatusOK, ""},
-		{"GET", a.Path, "Range: bytes=2-9", http.StatusPartialContent, whole[2:10]},
-		{"GET", a.Path, "Range: bytes=-4", http.StatusPartialContent, whole[len(whole)-4:]},
+		{"GET", a.Path, "Range: bytes=2-9", http.StatusPartialContent, content[2:10]},
+		{"GET", a.Path, "Range: bytes=-4", http.StatusPartialContent, content[len(content)-4:]},
 		{"GET", a.Path, "If-None-Match: " + got.Header.Get("ETag"), http.StatusNotModified, ""},
 		{"GET", "", "", missing, none}, {"GET", "gitrepository/", "", missing, none}, {"GET", "gitrepository/default/repo/", "", missing, none},
 		{"GET", ".status/gitrepository/default/repo.yaml", "", missing, none}, {"GET", ".store/", "", missing, none}, {"GET", "%2e%2e/x", "", missing, none},

@@ -180,8 +180,8 @@ func (p *program) openStatusStore(f *statusStoreFlags, args []string, needed, se
 }
 
 // sources returns the selected sources, ordered by kind, namespace and name, and the defects of
-// documents. If whole is set, the sources include their documents.
-func (k *statusStore) sources(ctx context.Context, whole bool) (meant []api.Source, defects []string, err error) {
+// documents. If full is set, the sources include their documents.
+func (k *statusStore) sources(ctx context.Context, full bool) (selected []api.Source, defects []string, err error) {
 	var found []api.Source
 	if k.client == nil {
 		set, err := k.ledger.List()
@@ -205,7 +205,7 @@ func (k *statusStore) sources(ctx context.Context, whole bool) (meant []api.Sour
 		if !k.selectsName(ref) {
 			continue
 		}
-		if k.client != nil && (whole || k.selector != "") {
+		if k.client != nil && (full || k.selector != "") {
 			if s, err = k.client.Source(ctx, ref); err != nil {
 				return nil, nil, err
 			}
@@ -218,10 +218,10 @@ func (k *statusStore) sources(ctx context.Context, whole bool) (meant []api.Sour
 			labels = obj.Head().Metadata.Labels
 		}
 		if k.selects(ref, labels) {
-			meant = append(meant, s)
+			selected = append(selected, s)
 		}
 	}
-	return meant, defects, nil
+	return selected, defects, nil
 }
 
 // savedSource returns a saved object in the form in which a server returns it.
@@ -259,10 +259,10 @@ func argumentOfSource(s api.Source) string {
 // completeStatuses completes the sources of the store, and kinds.
 func (p *program) completeStatuses(f *statusStoreFlags) cobra.CompletionFunc {
 	return completeNames(math.MaxInt, func(ctx context.Context, c *cobra.Command, args []string) []string {
-		quiet := &program{stdin: p.stdin, stdout: p.stderr, stderr: io.Discard, lookupEnv: p.lookupEnv}
+		quietProgram := &program{stdin: p.stdin, stdout: p.stderr, stderr: io.Discard, lookupEnv: p.lookupEnv}
 		var found []api.Source
-		_ = quiet.setFlagsFromEnv(c)
-		k, err := quiet.openStatusStore(f, nil, false, false)
+		_ = quietProgram.setFlagsFromEnv(c)
+		k, err := quietProgram.openStatusStore(f, nil, false, false)
 		if err == nil {
 			found, _, err = k.sources(ctx, false)
 		}

@@ -236,10 +236,10 @@ func identity(obj source.Object) string {
 	return u.String()
 }
 
-// nameFor returns an object name of at most most bytes for a text.
-func nameFor(text string, most int) string {
+// nameFor returns an object name of at most maxLen bytes for a text.
+func nameFor(text string, maxLen int) string {
 	name := strings.Trim(regexp.MustCompile(`[^a-z0-9]`).ReplaceAllString(strings.ToLower(text), "-"), "-")
-	if name = strings.Trim(name[:min(len(name), most)], "-"); name == "" {
+	if name = strings.Trim(name[:min(len(name), maxLen)], "-"); name == "" {
 		return "source"
 	}
 	return name
@@ -317,8 +317,8 @@ func (s *session) branchOrTag(ctx context.Context, g *source.GitRepository, ref 
 	var err error
 	for _, choice := range []*source.GitRepositoryRef{{Branch: ref}, {Tag: ref}, {Name: "HEAD"}} {
 		g.Spec.Ref = choice
-		from, wrong := s.origins.New(g, s.env)
-		if err = wrong; err == nil {
+		from, newErr := s.origins.New(g, s.env)
+		if err = newErr; err == nil {
 			_, _, err = from.Resolve(ctx, nil)
 		}
 		switch {

@@ -148,16 +148,16 @@ func (s Server) prepare(ctx context.Context, r Request) (*http.Request, error) {
 
 // client returns the HTTP client, which follows redirects only within one origin and only if they repeat the request.
 func (s Server) client() *http.Client {
-	own := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	switch {
 	case s.Socket != "":
-		own.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		client.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return httpserve.DialSocket(ctx, s.Socket)
 		}}
 	case s.HTTP != nil:
-		own = *s.HTTP
+		client = *s.HTTP
 	}
-	own.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+	client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
 		switch {
 		case origin.Of(req.URL) != origin.Of(via[0].URL):
 			return fmt.Errorf("redirect to another server, %s: give that as the URL if it is right", redact.URL(req.URL))
@@ -168,7 +168,7 @@ func (s Server) client() *http.Client {
 		}
 		return nil
 	}
-	return &own
+	return &client
 }
 
 // reason reads the reason in an error answer, "" if there is none.

@@ -17,9 +17,9 @@ import (
 const maxEvent = 1 << 20 // bytes of an event of a stream
 
 // stream requests a stream of events and calls each with the data of every event, until ctx ends, each returns an
-// error, or the stream breaks. It calls begun when the stream is established; an error of begun ends the stream.
+// error, or the stream breaks. It calls onStart when the stream is established; an error of onStart ends the stream.
 // The error wraps io.ErrUnexpectedEOF if the server ended the stream.
-func (s Server) stream(ctx context.Context, r Request, begun func() error, each func(data []byte) error) error {
+func (s Server) stream(ctx context.Context, r Request, onStart func() error, each func(data []byte) error) error {
 	r.Accept = "text/event-stream"
 	resp, err := s.Send(ctx, r)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s Server) stream(ctx context.Context, r Request, begun func() error, each 
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind != "text/event-stream" {
 		return fmt.Errorf("%w: is this a %s?", errNoStream, s.Name)
 	}
-	if err := begun(); err != nil {
+	if err := onStart(); err != nil {
 		return err
 	}
 	return readEvents(resp.Body, each)
@@ -61,7 +61,7 @@ func (s Server) Follow(ctx context.Context, f FollowConfig) error {
 		}
 	}
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		var own error
+		var eachErr error
 		err := s.stream(ctx, f.Request(ever), func() error {
 			if f.Connected != nil {
 				if err := f.Connected(); err != nil {
@@ -73,16 +73,16 @@ func (s Server) Follow(ctx context.Context, f FollowConfig) error {
 			}
 			return nil
 		}, func(data []byte) error {
-			own = f.Each(data)
-			return own
+			eachErr = f.Each(data)
+			return eachErr
 		})
 		err = s.WrapError(f.Operation, err)
 		var refused Refusal
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case own != nil:
-			return own
+		case eachErr != nil:
+			return eachErr
 		case !ever || errors.As(err, &refused) && !refused.Transient() || errors.Is(err, errNoStream):
 			return err
 		case !lost:

@@ -195,17 +195,17 @@ func acceptLines(t *testing.T) (addr string, lines <-chan string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	t.Cleanup(func() { l.Close() })
-	said := make(chan string)
+	received := make(chan string)
 	go func() {
 		c, err := l.Accept()
 		if err != nil {
-			close(said)
+			close(received)
 			return
 		}
 		t.Cleanup(func() { c.Close() })
-		scan(c, said)
+		scan(c, received)
 	}()
-	return l.Addr().String(), said
+	return l.Addr().String(), received
 }
 
 func dial() (net.Conn, error) { return net.Dial("tcp", os.Getenv("ADDR")) }

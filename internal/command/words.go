@@ -13,14 +13,14 @@ import (
 // backslashes themselves, as in --set a=b\,c.
 func Words(line string) (words []string, err error) {
 	var word strings.Builder
-	begun := false // there is a word, maybe an empty one
-	var quote byte // the open quote; 0 for none
+	inWord := false // there is a word, maybe an empty one
+	var quote byte  // the open quote; 0 for none
 	end := func() {
-		if begun {
+		if inWord {
 			words = append(words, word.String())
 		}
 		word.Reset()
-		begun = false
+		inWord = false
 	}
 	for i := 0; i < len(line); i++ {
 		c := line[i]
@@ -28,7 +28,7 @@ func Words(line string) (words []string, err error) {
 			end()
 			continue
 		}
-		begun = true
+		inWord = true
 		switch {
 		case quote != 0 && c == quote:
 			quote = 0

@@ -286,14 +286,14 @@ type Other struct {
 
 // String returns FILE:LINE KIND/NAME, and the source that the document names.
 func (o Other) String() string {
-	what := o.Kind + "/" + o.Name
+	label := o.Kind + "/" + o.Name
 	if o.Kind == "" {
-		what = "no object"
+		label = "no object"
 	}
 	if o.Source != "" {
-		what += " of " + o.Source
+		label += " of " + o.Source
 	}
-	return printable(fmt.Sprintf("%s:%d %s", o.File, o.Line, shorten(what, maxObject)))
+	return printable(fmt.Sprintf("%s:%d %s", o.File, o.Line, shorten(label, maxObject)))
 }
 
 // Skip counts a skipped document. It describes the first [MaxErrors] of them in Others.
@@ -386,14 +386,14 @@ func DecodeAll[T any](file string, r io.Reader, k Manifest, check func(*T, *Find
 	if err != nil {
 		return nil, err
 	}
-	ours := func(o Object) bool { return o.Type == k.Kind && slices.Contains(k.Groups, o.Group) }
+	isKind := func(o Object) bool { return o.Type == k.Kind && slices.Contains(k.Groups, o.Group) }
 	fromServer := func(path string) Rule {
 		return Rule{Ignored: path == "status" || strings.HasPrefix(path, "metadata.")}
 	}
 	var all []*T
 	seen := make(map[string]bool)
 	for o := range s.Objects() {
-		if !ours(o) {
+		if !isKind(o) {
 			continue
 		}
 		name := o.Name(k.Kind, k.Namespace)

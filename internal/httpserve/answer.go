@@ -285,14 +285,14 @@ func jsonType(name string) string {
 
 // Describe describes an error of encoding/json in terms of JSON instead of Go.
 func Describe(err error) string {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		if wrong.Field == "" {
-			return fmt.Sprintf("the body is not a JSON object but a JSON %s", wrong.Value)
+	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if typeErr.Field == "" {
+			return fmt.Sprintf("the body is not a JSON object but a JSON %s", typeErr.Value)
 		}
-		return fmt.Sprintf("%s: %s; expected %s", wrong.Field, jsonType(wrong.Value), jsonType(wrong.Type.Kind().String()))
+		return fmt.Sprintf("%s: %s; expected %s", typeErr.Field, jsonType(typeErr.Value), jsonType(typeErr.Type.Kind().String()))
 	}
-	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Sprintf("the body is not a JSON object: byte %d: %v", wrong.Offset, wrong)
+	if syntaxErr, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Sprintf("the body is not a JSON object: byte %d: %v", syntaxErr.Offset, syntaxErr)
 	}
 	return fmt.Sprintf("the body is not a JSON object: %v", err)
 }

@@ -225,14 +225,14 @@ func (g *Guard) ByName(actor string) (Grant, error) {
 	return g.completeGrant(Grant{caller: found}, "the caller is not known any more")
 }
 
-// find returns the last caller of the file for which meant returns true, nil for none. It always checks all callers.
-func (g *Guard) find(meant func(*caller) bool) (found *caller) {
+// find returns the last caller of the file for which match returns true, nil for none. It always checks all callers.
+func (g *Guard) find(match func(*caller) bool) (found *caller) {
 	if g.file == nil {
 		return nil
 	}
 	known := g.file.Value()
 	for i := range known {
-		if meant(&known[i]) {
+		if match(&known[i]) {
 			found = &known[i]
 		}
 	}

@@ -63,12 +63,12 @@ func (c *credentials) takeQuery(u *url.URL) {
 	var rest []string
 	for pair := range strings.SplitSeq(u.RawQuery, "&") {
 		name, value, _ := strings.Cut(pair, "=")
-		if plain, err := url.QueryUnescape(name); err != nil || plain != "token" {
+		if decoded, err := url.QueryUnescape(name); err != nil || decoded != "token" {
 			rest = append(rest, pair)
 			continue
 		}
-		if plain, err := url.QueryUnescape(value); err == nil {
-			value = plain
+		if decoded, err := url.QueryUnescape(value); err == nil {
+			value = decoded
 		}
 		if c.query == "" {
 			c.query = value
@@ -80,15 +80,15 @@ func (c *credentials) takeQuery(u *url.URL) {
 // takePath changes the path /token/TOKEN/REST to /REST. Repeated slashes count as one.
 func (c *credentials) takePath(u *url.URL) {
 	first, tail, _ := strings.Cut(strings.TrimLeft(u.EscapedPath(), "/"), "/")
-	if plain, err := url.PathUnescape(first); err != nil || plain != "token" {
+	if decoded, err := url.PathUnescape(first); err != nil || decoded != "token" {
 		return
 	}
 	token, rest, slash := strings.Cut(strings.TrimLeft(tail, "/"), "/")
-	plain, err := url.PathUnescape(token)
-	if err != nil || plain == "" {
+	decoded, err := url.PathUnescape(token)
+	if err != nil || decoded == "" {
 		return
 	}
-	if c.path = plain; !slash {
+	if c.path = decoded; !slash {
 		c.base = "./" + token + "/"
 	}
 	path, err := url.PathUnescape(rest)
@@ -187,18 +187,18 @@ func (s *sessions) find(r *http.Request, cookies string, now time.Time) (digest,
 func (s *sessions) add(id digest, new session, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	same, first := 0, id
+	count, first := 0, id
 	s.byID[id] = new
 	for other, old := range s.byID {
 		if !now.Before(old.expires) {
 			delete(s.byID, other)
 		} else if old.token == new.token {
-			if same++; old.expires.Before(s.byID[first].expires) {
+			if count++; old.expires.Before(s.byID[first].expires) {
 				first = other
 			}
 		}
 	}
-	if same > maxSessions {
+	if count > maxSessions {
 		delete(s.byID, first)
 	}
 }

@@ -178,9 +178,9 @@ func TestSession(t *testing.T) {
 			t.Errorf("token %q: %v", token, err)
 		}
 	}
-	plain, _ := login(request("http://example.com/"), tokenA)
-	if plain.Secure || !plain.HttpOnly || plain.SameSite != http.SameSiteStrictMode || plain.Path != "/" || plain.MaxAge != 12*60*60 || plain.Domain != "" {
-		t.Errorf("cookie %+v", plain)
+	httpCookie, _ := login(request("http://example.com/"), tokenA)
+	if httpCookie.Secure || !httpCookie.HttpOnly || httpCookie.SameSite != http.SameSiteStrictMode || httpCookie.Path != "/" || httpCookie.MaxAge != 12*60*60 || httpCookie.Domain != "" {
+		t.Errorf("cookie %+v", httpCookie)
 	}
 	if secure, _ := login(request("https://example.com/"), tokenA); !secure.Secure {
 		t.Errorf("cookie over TLS %+v", secure)
@@ -189,32 +189,32 @@ func TestSession(t *testing.T) {
 		t.Errorf("cookie behind a proxy with TLS %+v", proxied)
 	}
 	for name, way := range map[string][]string{"TLS": {"https://example.com/"}, "a proxy with TLS": {"http://example.com/", "X-Forwarded-Proto", "https"}} {
-		own, _ := login(request(way[0], way[1:]...), tokenA)
+		httpsCookie, _ := login(request(way[0], way[1:]...), tokenA)
 		for _, c := range []struct {
 			when   string
 			cookie *http.Cookie
 			want   bool
 		}{
-			{"after the login", own, true},
-			{"a cookie that another host can set", &http.Cookie{Name: plain.Name, Value: plain.Value}, false},
+			{"after the login", httpsCookie, true},
+			{"a cookie that another host can set", &http.Cookie{Name: httpCookie.Name, Value: httpCookie.Value}, false},
 		} {
 			r := request(way[0], way[1:]...)
 			r.AddCookie(c.cookie)
-			if grant, err := g.Identify(r, ""); c.want != (err == nil && grant.Actor == "flagger") || !strings.HasPrefix(own.Name, "__Host-") {
-				t.Errorf("%s by %s: %+v, %v; cookie %s", c.when, name, grant, err, own)
+			if grant, err := g.Identify(r, ""); c.want != (err == nil && grant.Actor == "flagger") || !strings.HasPrefix(httpsCookie.Name, "__Host-") {
+				t.Errorf("%s by %s: %+v, %v; cookie %s", c.when, name, grant, err, httpsCookie)
 			}
 		}
 	}
-	is("after the login", plain, true)
-	is("a token as cookie", &http.Cookie{Name: plain.Name, Value: tokenA}, false)
+	is("after the login", httpCookie, true)
+	is("a token as cookie", &http.Cookie{Name: httpCookie.Name, Value: tokenA}, false)
 
 	r, w := request("/"), httptest.NewRecorder()
-	r.AddCookie(plain)
+	r.AddCookie(httpCookie)
 	g.Logout(w, r)
-	if gone := w.Result().Cookies(); len(gone) != 1 || gone[0].MaxAge >= 0 {
-		t.Errorf("a logout sets %v", gone)
+	if cookies := w.Result().Cookies(); len(cookies) != 1 || cookies[0].MaxAge >= 0 {
+		t.Errorf("a logout sets %v", cookies)
 	}
-	is("after the logout", plain, false)
+	is("after the logout", httpCookie, false)
 
 	long, _ := login(request("/"), tokenA)
 	now = now.Add(12*time.Hour - 1)

@@ -79,10 +79,10 @@ var pageTypes = map[string]string{
 //
 // The headers forbid scripts, styles and connections of other origins, inline scripts, and frames.
 //
-// The directory dir of own contains the files of the page, among them app.js and page.css.
+// The directory dir of pageFS contains the files of the page, among them app.js and page.css.
 // They replace shared files of the same name. The handler serves all files below /ui/ to GET and
 // HEAD. It answers 405 to other methods and 404 for other paths, and redirects /ui to /ui/.
-func Page(own embed.FS, dir string) http.Handler {
+func Page(pageFS embed.FS, dir string) http.Handler {
 	type file struct {
 		content []byte
 		tag     string
@@ -91,7 +91,7 @@ func Page(own embed.FS, dir string) http.Handler {
 	for _, from := range []struct {
 		embed.FS
 		dir string
-	}{{shared, "shared"}, {own, dir}} {
+	}{{shared, "shared"}, {pageFS, dir}} {
 		entries, _ := from.ReadDir(from.dir) // reading embedded files cannot fail
 		for _, e := range entries {
 			content, _ := from.ReadFile(from.dir + "/" + e.Name())

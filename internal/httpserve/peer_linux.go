@@ -9,18 +9,18 @@ import (
 // sameUser reports whether the process at the other end of a socket runs as the same user as this
 // process, or as root.
 func sameUser(c net.Conn) bool {
-	own, ok := c.(*net.UnixConn)
+	conn, ok := c.(*net.UnixConn)
 	if !ok {
 		return false
 	}
-	raw, err := own.SyscallConn()
+	raw, err := conn.SyscallConn()
 	if err != nil {
 		return false
 	}
-	same := false
+	trusted := false
 	err = raw.Control(func(fd uintptr) {
 		peer, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
-		same = err == nil && (peer.Uid == 0 || int(peer.Uid) == os.Geteuid())
+		trusted = err == nil && (peer.Uid == 0 || int(peer.Uid) == os.Geteuid())
 	})
-	return err == nil && same
+	return err == nil && trusted
 }

@@ -131,12 +131,12 @@ type verifier struct {
 	defects, warnings document.Findings
 }
 
-// checkUnique records that the field at contains what, which must be unique. If another field contains it as well, checkUnique adds
+// checkUnique records that the field at contains value, which must be unique. If another field contains it as well, checkUnique adds
 // a defect; problem is its format, with the other field as argument.
-func (v *verifier) checkUnique(what, at, problem string) {
-	other, taken := v.taken[what]
+func (v *verifier) checkUnique(value, at, problem string) {
+	other, taken := v.taken[value]
 	v.defects.AddIf(taken, at, problem, strings.TrimSuffix(other, ".name"))
-	v.taken[what] = at
+	v.taken[value] = at
 }
 
 // checkCaller checks the fields that tokens and certificates have in common.
@@ -183,8 +183,8 @@ func (v *verifier) checkToken(at string, c *caller) {
 	case c.Token != "":
 		v.defects.AddIf(len(c.Token) < minToken, at+".token", "is shorter than %d bytes: make one with openssl rand -hex 32", minToken)
 		v.defects.AddIf(len(c.Token) > maxToken, at+".token", "is longer than %d bytes", maxToken)
-		odd := strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' })
-		v.defects.AddIf(odd, at+".token", "has characters that do not fit into a header: write printable ASCII without spaces")
+		invalid := strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' })
+		v.defects.AddIf(invalid, at+".token", "has characters that do not fit into a header: write printable ASCII without spaces")
 		c.digest, c.Token = digestOf(c.Token), ""
 	case err != nil || len(sum) != len(c.digest):
 		v.defects.Add(at+".sha256", "must be %d hexadecimal digits: that of a token is what printf %%s TOKEN | sha256sum prints", 2*len(c.digest))

@@ -168,8 +168,8 @@ const RetryAfter = "5"
 
 // status returns the status of the answer to an error.
 func (m *Router) status(err error) int {
-	if own, ok := errors.AsType[*Refusal](err); ok {
-		return own.Status
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
+		return refusal.Status
 	}
 	switch {
 	case errors.Is(err, ErrUnknown):
@@ -205,7 +205,7 @@ const emptySegment = "\x00"
 func normalize(u *url.URL, names string) {
 	segments := strings.Split(strings.TrimLeft(u.EscapedPath(), "/"), "/")
 	below := "/"+segments[0]+"/" == names
-	var kept []string
+	var parts []string
 	for i, segment := range segments {
 		switch {
 		case segment == "." || segment == "..":
@@ -215,9 +215,9 @@ func normalize(u *url.URL, names string) {
 		case segment == "" && i < len(segments)-1:
 			continue
 		}
-		kept = append(kept, segment)
+		parts = append(parts, segment)
 	}
-	u.RawPath = "/" + strings.Join(kept, "/")
+	u.RawPath = "/" + strings.Join(parts, "/")
 	u.Path, _ = url.PathUnescape(u.RawPath) // cannot fail: RawPath consists of valid escaped segments
 }
 

@@ -159,7 +159,7 @@ func HostAllowed(r *http.Request) bool {
 	}
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	return name == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") ||
-		slices.ContainsFunc(l.hosts, func(own string) bool { return own != "" && strings.EqualFold(own, name) })
+		slices.ContainsFunc(l.hosts, func(host string) bool { return host != "" && strings.EqualFold(host, name) })
 }
 
 // Serve serves until ctx ends, and then shuts down gracefully: it calls stop, which ends the work of the

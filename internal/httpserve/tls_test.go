@@ -29,11 +29,11 @@ func TestRotation(t *testing.T) {
 		must(t, os.WriteFile(file, content, 0o600))
 		return file
 	}
-	var later atomic.Int64
+	var clockOffset atomic.Int64
 	warnings := make(chan error, 10)
 	cert, key := old.Server("tester")
 	endpoint := httpserve.Endpoint{Cert: put("crt", cert), Key: put("key", key), ClientCA: put("ca", old.PEM())}
-	config, err := endpoint.TLS(func() time.Time { return time.Now().Add(time.Duration(later.Load())) }, func(err error) { warnings <- err })
+	config, err := endpoint.TLS(func() time.Time { return time.Now().Add(time.Duration(clockOffset.Load())) }, func(err error) { warnings <- err })
 	must(t, err)
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -60,14 +60,14 @@ func TestRotation(t *testing.T) {
 	is("a client of the next CA", old, next, false)
 	cert, key = next.Server("tester")
 	put("crt", cert)
-	later.Add(int64(time.Second))
+	clockOffset.Add(int64(time.Second))
 	is("half replaced", old, old, true)
 	if err := <-warnings; !strings.Contains(err.Error(), "its previous content stays in effect") {
 		t.Errorf("warning: %v", err)
 	}
 	put("key", key)
 	put("ca", next.PEM())
-	later.Add(int64(time.Second))
+	clockOffset.Add(int64(time.Second))
 	is("replaced", next, next, true)
 	is("the old CA of clients", next, old, false)
 	is("the old certificate", old, next, false)

@@ -99,8 +99,8 @@ func (p *Pool) transport(s transportKey, certs secret.Reader, proxy func(*http.R
 		}
 		t.Proxy = http.ProxyURL(u)
 		if u.Scheme == "https" {
-			own := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: settings.RootCAs, ServerName: u.Hostname()}
-			t.DialTLSContext = (&tls.Dialer{NetDialer: dialer, Config: own}).DialContext
+			tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: settings.RootCAs, ServerName: u.Hostname()}
+			t.DialTLSContext = (&tls.Dialer{NetDialer: dialer, Config: tlsConfig}).DialContext
 		}
 	}
 	if p.transports == nil || len(p.transports) == maxTransports {
@@ -194,9 +194,9 @@ func SetUserInfo(u *url.URL, header http.Header) {
 }
 
 // Authorize adds the credentials of a Secret to a header; see [secret.Reader.Credentials].
-func Authorize(r secret.Reader, header http.Header, tokens []string, own ...string) error {
-	more, auth, err := r.Credentials(tokens, own...)
-	maps.Copy(header, more)
+func Authorize(r secret.Reader, header http.Header, tokens []string, reserved ...string) error {
+	headers, auth, err := r.Credentials(tokens, reserved...)
+	maps.Copy(header, headers)
 	if value := auth.Header(); value != "" {
 		header.Set("Authorization", value)
 	}

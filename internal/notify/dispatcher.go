@@ -163,11 +163,11 @@ func (r *Receiver[T]) countLost(n int, cause error) {
 
 // lossError returns an error about n lost events.
 func (r *Receiver[T]) lossError(n int, cause error) error {
-	what := "1 event is"
+	subject := "1 event is"
 	if n > 1 {
-		what = fmt.Sprintf("%d events are", n)
+		subject = fmt.Sprintf("%d events are", n)
 	}
-	return fmt.Errorf("tell %s: %s lost, the last because: %w", r.Name, what, cause)
+	return fmt.Errorf("tell %s: %s lost, the last because: %w", r.Name, subject, cause)
 }
 
 // work delivers the events of one receiver until Close was called and the queue is empty.
@@ -216,8 +216,8 @@ func (d *Dispatcher[T]) deliver(r *Receiver[T], next item[T], lost int) error {
 		case d.running.Err() != nil:
 			return fmt.Errorf("%w: %w", errEnded, err)
 		}
-		again, asked := retryable(err)
-		wait := max(pause, min(asked, maxRetryAfter))
+		again, retryAfter := retryable(err)
+		wait := max(pause, min(retryAfter, maxRetryAfter))
 		wait += rand.N(wait / 10)
 		if !again || time.Now().Add(wait).After(until) {
 			d.Report(fmt.Errorf("tell %s of %s, it is lost: %w", r.Name, next.name, err), true)

@@ -276,7 +276,7 @@ func TestConcurrent(t *testing.T) {
 	all.Wait()
 	lost := 0
 	if err := d.Close(t.Context()); err != nil {
-		if _, bad := fmt.Sscanf(err.Error(), "tell e: %d", &lost); bad != nil {
+		if _, scanErr := fmt.Sscanf(err.Error(), "tell e: %d", &lost); scanErr != nil {
 			t.Error(err)
 		}
 	}

@@ -119,15 +119,15 @@ func (w *Webhook) setAddress(ctx context.Context, t *Target) error {
 		if err != nil {
 			return err
 		}
-		own := ""
+		secretURL := ""
 		if w.URLField != "" {
-			own, err = r.Text([]string{"address"})
+			secretURL, err = r.Text([]string{"address"})
 		}
 		if err == nil && w.Credentials != nil {
 			err = w.Credentials(r, t.Header)
 		}
-		if own != "" {
-			address, at = own, w.Prefix+"secretRef: secret "+r.Name+": key address"
+		if secretURL != "" {
+			address, at = secretURL, w.Prefix+"secretRef: secret "+r.Name+": key address"
 		} else if address == "" && len(t.Header) > 0 {
 			address = w.TokenURL
 		}
@@ -218,8 +218,8 @@ func (t *Target) refusal(a *Answer, hidden []string) error {
 	if to, err := t.URL.Parse(location); err == nil && location != "" && a.Status >= 300 && a.Status <= 399 {
 		text += fmt.Sprintf(", which leads to %s://%s: give the receiver that URL", to.Scheme, to.Host)
 	}
-	if said := redact.Excerpt(string(a.Body), maxShown, hidden...); said != "" {
-		text += ": " + said
+	if excerpt := redact.Excerpt(string(a.Body), maxShown, hidden...); excerpt != "" {
+		text += ": " + excerpt
 	}
 	after, _ := retry.After(a.Header, time.Now())
 	return &Refusal{a.Status, after, errors.New(text)}

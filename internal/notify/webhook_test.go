@@ -161,14 +161,14 @@ func TestSettings(t *testing.T) {
 		"spec.certSecretRef: secret test/tls: key ca.crt is not PEM":                        webhook("https://h/", nil, map[string]string{"ca.crt": "hunter2"}),
 		"secret test/tls: key ca.crt is missing, and so are tls.crt and tls.key":            webhook("https://h/", nil, map[string]string{"token": "x"}),
 	} {
-		later := w.Secrets == nil
-		if later {
+		transient := w.Secrets == nil
+		if transient {
 			w.Pool = new(notify.Pool)
 			w.Prefix, w.Secrets = "spec.", webhook("", nil, nil).Secrets
 		}
 		_, err := w.Target(t.Context())
 		refusal := new(notify.Refusal)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") || errors.As(err, &refusal) == later {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") || errors.As(err, &refusal) == transient {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
@@ -291,7 +291,7 @@ func TestErrorsHideSecrets(t *testing.T) {
 // TestProxy checks that the proxy of the document takes precedence over that of the program, and that a changed proxy
 // takes effect at once.
 func TestProxy(t *testing.T) {
-	own, general, third := newRecorder(t, nil), newRecorder(t, nil), newRecorder(t, nil)
+	specific, general, third := newRecorder(t, nil), newRecorder(t, nil), newRecorder(t, nil)
 	at, _ := url.Parse(general.URL)
 	w := webhook("http://chat.invalid/hook", nil, nil)
 	w.Proxies = http.ProxyURL(at)
@@ -299,7 +299,7 @@ func TestProxy(t *testing.T) {
 	for _, test := range []struct {
 		proxy string
 		want  *recorder
-	}{{own.URL, own}, {"", general}, {third.URL, third}} {
+	}{{specific.URL, specific}, {"", general}, {third.URL, third}} {
 		w.Proxy = test.proxy
 		testenv.Equal(t, post(t.Context(), w), nil)
 		if got := test.want.all(); len(got) != 1 || !strings.HasPrefix(got[0], "POST /hook ") {

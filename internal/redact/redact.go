@@ -100,7 +100,7 @@ func MaskPartialEnd(text string, secrets ...string) string {
 	for _, f := range allForms(secrets) {
 		for n := min(3*len(f.text), len(text)); n >= shortest && n > longest; n-- { // with a line break after each byte
 			end := text[len(text)-n:]
-			if whole, more := matchPrefix(f, end); more || whole == n {
+			if length, more := matchPrefix(f, end); more || length == n {
 				longest = n
 			}
 		}

@@ -246,8 +246,8 @@ func TestBase64OverLines(t *testing.T) {
 					t.Errorf("lines of %d that end in %q, text %d: %q", width, end, i, got)
 				}
 			}
-			cut := lines.String()[:lines.Len()/2]
-			if joined := strings.NewReplacer("\r", "", "\n", "").Replace(redact.MaskPartialEnd(cut, canary)); len(joined) > 12 {
+			partial := lines.String()[:lines.Len()/2]
+			if joined := strings.NewReplacer("\r", "", "\n", "").Replace(redact.MaskPartialEnd(partial, canary)); len(joined) > 12 {
 				t.Errorf("lines of %d that end in %q, cut: %q", width, end, joined)
 			}
 		}

@@ -64,7 +64,7 @@ func (s *Stream) mask(piece []byte, final bool) []byte {
 	}
 	s.out = s.out[:0]
 	at, masked := 0, s.heldMasked // text before masked is covered by a mask
-	plain := masked               // text from here on is not in out yet
+	pending := masked             // text from here on is not in out yet
 	for ; at < len(text); at++ {
 		if at+1 < len(text) {
 			if key := uint16(text[at])<<8 | uint16(text[at+1]); s.prefixBits[key>>6]&(1<<(key&63)) == 0 {
@@ -79,16 +79,16 @@ func (s *Stream) mask(piece []byte, final bool) []byte {
 			continue
 		}
 		if at >= masked {
-			s.out = append(append(s.out, text[plain:at]...), Mask...)
+			s.out = append(append(s.out, text[pending:at]...), Mask...)
 		}
 		masked = max(masked, at+n)
-		plain = masked
+		pending = masked
 	}
-	return s.put(text, at, masked, plain)
+	return s.put(text, at, masked, pending)
 }
 
 // put returns the output for text[:at], and holds back the rest.
-func (s *Stream) put(text []byte, at, masked, plain int) []byte {
+func (s *Stream) put(text []byte, at, masked, pending int) []byte {
 	if at > 0 {
 		s.last = append(s.last, text[max(0, at-utf8.UTFMax):at]...)
 		s.last = append(s.last[:0], s.last[max(0, len(s.last)-utf8.UTFMax):]...)
@@ -96,7 +96,7 @@ func (s *Stream) put(text []byte, at, masked, plain int) []byte {
 			s.last = append(s.last[:0], Mask...)
 		}
 	}
-	out := text[min(plain, at):at]
+	out := text[min(pending, at):at]
 	if len(s.out) > 0 || len(s.held) > 0 { // the code below overwrites held
 		s.out = append(s.out, out...)
 		out = s.out
@@ -113,20 +113,20 @@ func (s *Stream) match(text []byte, at, masked int, final bool) (n int, more boo
 		candidates = s.byPrefix[uint16(rest[0])<<8|uint16(rest[1])]
 	}
 	for _, f := range candidates {
-		whole, within := matchPrefix(f, rest)
+		length, within := matchPrefix(f, rest)
 		switch {
 		case within && !final:
 			return 0, true
-		case whole == 0:
+		case length == 0:
 		case len(f.text) >= shortest:
-			return whole, false
+			return length, false
 		default:
-			after := rest[whole:]
+			after := rest[length:]
 			if !final && !utf8.FullRune(after) {
 				return 0, true
 			}
 			if next, _ := utf8.DecodeRune(after); !wordRune(next) && !wordRune(s.runeBefore(text, at, masked)) {
-				return whole, false
+				return length, false
 			}
 		}
 	}
@@ -138,7 +138,7 @@ func (s *Stream) runeBefore(text []byte, at, masked int) rune {
 	if masked > 0 && masked >= at {
 		return '*'
 	}
-	var near [2 * utf8.UTFMax]byte
-	r, _ := utf8.DecodeLastRune(append(append(near[:0], s.last...), text[max(0, at-utf8.UTFMax):at]...))
+	var buf [2 * utf8.UTFMax]byte
+	r, _ := utf8.DecodeLastRune(append(append(buf[:0], s.last...), text[max(0, at-utf8.UTFMax):at]...))
 	return r
 }

@@ -58,10 +58,10 @@ func Compile(t testing.TB) map[string]*jsonschema.Schema {
 	return all
 }
 
-// ExpressibleErrors returns the errors in wrong that a schema can find as well. wrong joins
+// ExpressibleErrors returns the errors in joinedErr that a schema can find as well. joinedErr joins
 // errors about an object, and text is the object as JSON.
-func ExpressibleErrors(kind string, text []byte, wrong error) []error {
-	return slices.DeleteFunc(document.Split(wrong), func(err error) bool { return goOnly(kind, text, err) })
+func ExpressibleErrors(kind string, text []byte, joinedErr error) []error {
+	return slices.DeleteFunc(document.Split(joinedErr), func(err error) bool { return goOnly(kind, text, err) })
 }
 
 // rangeErrors are the endings of errors about values that their Go types cannot hold.

@@ -78,9 +78,9 @@ var ownHeaders = []string{"Accept-Encoding", "Connection", "Content-Encoding", "
 	"Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
 // Headers returns the headers of a Secret, one "Name: value" per line; empty lines are
-// ignored. The Secret must not set the headers own of the caller, in canonical form, or
+// ignored. The Secret must not set the headers in reserved, in canonical form, or
 // those of the transport.
-func (r Reader) Headers(own ...string) (http.Header, error) {
+func (r Reader) Headers(reserved ...string) (http.Header, error) {
 	headers := http.Header{}
 	text, key := r.Value(keyHeaders)
 	number := 0
@@ -90,7 +90,7 @@ func (r Reader) Headers(own ...string) (http.Header, error) {
 			continue
 		}
 		name, value, problem := parseHeader(line)
-		if slices.Contains(ownHeaders, name) || slices.Contains(own, name) {
+		if slices.Contains(ownHeaders, name) || slices.Contains(reserved, name) {
 			problem = "sets " + name + ", which is not for Secrets to set: remove it"
 		}
 		if problem != "" {
@@ -103,14 +103,14 @@ func (r Reader) Headers(own ...string) (http.Header, error) {
 
 // Credentials returns the credentials of a Secret for requests: a bearer token, under the
 // first of tokens that has a value, or a user name and password, and the headers under the
-// key headers. The headers do not contain the bearer token or the user. own are headers
+// key headers. The headers do not contain the bearer token or the user. reserved are headers
 // that the Secret must not set.
-func (r Reader) Credentials(tokens []string, own ...string) (http.Header, Auth, error) {
+func (r Reader) Credentials(tokens []string, reserved ...string) (http.Header, Auth, error) {
 	auth, err := r.auth(tokens)
 	if err != nil {
 		return nil, auth, err
 	}
-	headers, err := r.Headers(own...)
+	headers, err := r.Headers(reserved...)
 	if _, key := r.Value(tokens); err == nil && auth != (Auth{}) && headers.Get("Authorization") != "" {
 		err = r.Problem("headers", "has Authorization, and so have %s or username: remove one", key)
 	}

@@ -61,14 +61,14 @@ func (k *Keys) verifyBinary(payload, signature []byte, now time.Time) (string, e
 	return k.verifyOpenPGP(payload, signature, packet.SigTypeBinary, now)
 }
 
-// verifyOpenPGP checks an armored and detached signature whose type must be over.
-func (k *Keys) verifyOpenPGP(payload, signature []byte, over packet.SignatureType, now time.Time) (string, error) {
+// verifyOpenPGP checks an armored and detached signature whose type must be sigType.
+func (k *Keys) verifyOpenPGP(payload, signature []byte, sigType packet.SignatureType, now time.Time) (string, error) {
 	sig, err := readSignature(signature)
 	if err != nil {
 		return "", err
 	}
 	issuer := *sig.IssuerKeyId
-	if err := checkSignature(sig, over, now); err != nil {
+	if err := checkSignature(sig, sigType, now); err != nil {
 		return "", fmt.Errorf("signature by the OpenPGP key %016X: %w", issuer, err)
 	}
 	err = fmt.Errorf("signed by the OpenPGP key %016X, which is none of the trusted keys", issuer)
@@ -120,13 +120,13 @@ func readSignature(signature []byte) (*packet.Signature, error) {
 	}
 }
 
-// checkSignature checks the metadata of a signature, and that its type is over.
-func checkSignature(sig *packet.Signature, over packet.SignatureType, now time.Time) error {
+// checkSignature checks the metadata of a signature, and that its type is sigType.
+func checkSignature(sig *packet.Signature, sigType packet.SignatureType, now time.Time) error {
 	switch {
 	case sig.Version != 4 && sig.Version != 6:
 		return fmt.Errorf("version %d is not supported", sig.Version)
-	case sig.SigType != over:
-		kind := map[packet.SignatureType]string{packet.SigTypeBinary: "binary data", packet.SigTypeText: "a text"}[over]
+	case sig.SigType != sigType:
+		kind := map[packet.SignatureType]string{packet.SigTypeBinary: "binary data", packet.SigTypeText: "a text"}[sigType]
 		return fmt.Errorf("type %#02x is not a signature over %s", uint8(sig.SigType), kind)
 	case sig.CreationTime.After(now):
 		return fmt.Errorf("it was made in the future, at %s: check the clocks", sig.CreationTime.UTC().Format(dateTime))
@@ -162,8 +162,8 @@ func verifyBy(e *pgp.Entity, sig *packet.Signature, payload []byte, now time.Tim
 }
 
 // signingKey returns the key of e that has the ID, if the key may sign data, existed at the
-// time made, and can be relied on now.
-func signingKey(e *pgp.Entity, id uint64, made, now time.Time) (*packet.PublicKey, error) {
+// time signedAt, and can be relied on now.
+func signingKey(e *pgp.Entity, id uint64, signedAt, now time.Time) (*packet.PublicKey, error) {
 	key := e.PrimaryKey
 	self, err := e.VerifyPrimaryKey(now, nil)
 	if err := lifeError("the key", key, err, e.Revocations); err != nil {
@@ -182,8 +182,8 @@ func signingKey(e *pgp.Entity, id uint64, made, now time.Time) (*packet.PublicKe
 		}
 	}
 	switch {
-	case made.Before(e.PrimaryKey.CreationTime) || made.Before(key.CreationTime):
-		return nil, fmt.Errorf("it was made at %s, before its key was", made.UTC().Format(dateTime))
+	case signedAt.Before(e.PrimaryKey.CreationTime) || signedAt.Before(key.CreationTime):
+		return nil, fmt.Errorf("it was made at %s, before its key was", signedAt.UTC().Format(dateTime))
 	case !self.FlagsValid || !self.FlagSign:
 		return nil, errors.New("the key is not meant for signing data (wrong usage)")
 	}

@@ -148,10 +148,10 @@ func TestHostilePGP(t *testing.T) {
 // TestCriticalNotation rejects a signature with a notation that must be understood.
 func TestCriticalNotation(t *testing.T) {
 	e := entity(t)
-	made := now.AddDate(0, -1, 0)
+	created := now.AddDate(0, -1, 0)
 	sig := &packet.Signature{
 		Version: 4, SigType: packet.SigTypeBinary, PubKeyAlgo: e.PrimaryKey.PubKeyAlgo, Hash: crypto.SHA256,
-		CreationTime: made, IssuerKeyId: &e.PrimaryKey.KeyId,
+		CreationTime: created, IssuerKeyId: &e.PrimaryKey.KeyId,
 		Notations: []*packet.Notation{{Name: "for@example.com", Value: []byte("tests only"), IsHumanReadable: true, IsCritical: true}},
 	}
 	h, err := sig.PrepareSign(nil)

@@ -288,8 +288,8 @@ func (s *Charts) prepare(v ChartVersion) (archive []byte, fields map[string]any)
 	return archive, fields
 }
 
-func overlay(fields, over map[string]any) {
-	for name, value := range over {
+func overlay(fields, overrides map[string]any) {
+	for name, value := range overrides {
 		if value == nil {
 			delete(fields, name)
 			continue

@@ -116,7 +116,7 @@ func (b *defectState) stall(of chan struct{}) {
 
 // Stalls returns how many answers stalled since [defectState.Break], and whether
 // the current defect of the server is a [Stall].
-func (b *defectState) Stalls() (begun int, expected bool) {
+func (b *defectState) Stalls() (count int, expected bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.begun, b.defect != nil && b.defect.Do == Stall

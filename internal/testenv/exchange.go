@@ -47,17 +47,17 @@ func Exchanges(file string) ([]Exchange, error) {
 	}
 	var all []Exchange
 	for i, line := range strings.Split(string(text), "\n") {
-		place := fmt.Sprintf("%s:%d", file, i+1)
+		position := fmt.Sprintf("%s:%d", file, i+1)
 		if name, begins := strings.CutPrefix(line, "== "); begins {
 			name, reference := strings.CutSuffix(name, " (reference)")
-			all = append(all, Exchange{Name: name, Position: place, Reference: reference, Headers: map[string]string{}})
+			all = append(all, Exchange{Name: name, Position: position, Reference: reference, Headers: map[string]string{}})
 			continue
 		}
 		if strings.HasPrefix(line, "#") || len(all) == 0 {
 			continue
 		}
 		if err := all[len(all)-1].read(line); err != nil {
-			return nil, fmt.Errorf("%s: %w", place, err)
+			return nil, fmt.Errorf("%s: %w", position, err)
 		}
 	}
 	for i := range all {
@@ -96,8 +96,8 @@ func (x *Exchange) read(line string) (err error) {
 // bodyLine returns the part of a request body that a line of a file describes.
 func bodyLine(line string) ([]byte, error) {
 	if quoted, is := strings.CutPrefix(line, "= "); is {
-		plain, err := strconv.Unquote(quoted)
-		return []byte(plain), err
+		unquoted, err := strconv.Unquote(quoted)
+		return []byte(unquoted), err
 	}
 	if number, is := strings.CutPrefix(line, "% "); is {
 		n, err := strconv.Atoi(number)

@@ -202,8 +202,8 @@ func (s *GitServer) uploadPack(repo *Repo, advertise bool) http.HandlerFunc {
 // uploadPack writes the answer of git upload-pack to one request. It caches answers
 // of up to 1 MiB, because starting git takes longer than most tests do.
 func uploadPack(ctx context.Context, w io.Writer, repo *Repo, advertise bool, env []string, body []byte) {
-	asked := newRequestDigest(repo, advertise, env, body)
-	if answer, ok := answerCache.Load(asked); ok {
+	requestKey := newRequestDigest(repo, advertise, env, body)
+	if answer, ok := answerCache.Load(requestKey); ok {
 		w.Write(answer.([]byte))
 		return
 	}
@@ -221,8 +221,8 @@ func uploadPack(ctx context.Context, w io.Writer, repo *Repo, advertise bool, en
 	}
 	var answer bytes.Buffer
 	_, err = io.Copy(io.MultiWriter(w, &answer), out)
-	if err == nil && cmd.Wait() == nil && answer.Len() <= 1<<20 && asked == newRequestDigest(repo, advertise, env, body) {
-		answerCache.Store(asked, answer.Bytes())
+	if err == nil && cmd.Wait() == nil && answer.Len() <= 1<<20 && requestKey == newRequestDigest(repo, advertise, env, body) {
+		answerCache.Store(requestKey, answer.Bytes())
 	}
 }
 

@@ -92,10 +92,10 @@ func (p *ProxyServer) Requests() []string {
 	return slices.Clone(p.requests)
 }
 
-func (p *ProxyServer) record(what string) {
+func (p *ProxyServer) record(request string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.requests = append(p.requests, what)
+	p.requests = append(p.requests, request)
 }
 
 // track makes the end of the test close conn. It reports false if the test has ended already.
@@ -132,18 +132,18 @@ func (p *ProxyServer) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *ProxyServer) tunnel(w http.ResponseWriter, r *http.Request) {
-	far, err := p.dial(r.Host)
+	upstream, err := p.dial(r.Host)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	near, _, err := w.(http.Hijacker).Hijack()
+	client, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
-		far.Close()
+		upstream.Close()
 		return
 	}
-	io.WriteString(near, "HTTP/1.1 200 Connection established\r\n\r\n")
-	p.join(near, far) // nothing is buffered: clients send nothing before this answer
+	io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n")
+	p.join(client, upstream) // nothing is buffered: clients send nothing before this answer
 }
 
 func (p *ProxyServer) dial(addr string) (net.Conn, error) {
@@ -161,20 +161,20 @@ func (p *ProxyServer) dial(addr string) (net.Conn, error) {
 }
 
 // join copies both ways until one end closes.
-func (p *ProxyServer) join(near, far net.Conn) {
-	defer near.Close()
-	defer far.Close()
-	if !p.track(near) || !p.track(far) {
+func (p *ProxyServer) join(client, upstream net.Conn) {
+	defer client.Close()
+	defer upstream.Close()
+	if !p.track(client) || !p.track(upstream) {
 		return
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		io.Copy(far, near)
-		far.Close()
+		io.Copy(upstream, client)
+		upstream.Close()
 	}()
-	io.Copy(near, far)
-	near.Close()
+	io.Copy(client, upstream)
+	client.Close()
 	<-done
 }
 
@@ -196,13 +196,13 @@ func (p *ProxyServer) acceptSOCKS(l net.Listener) {
 				return
 			}
 			p.record("SOCKS " + addr)
-			far, err := p.dial(addr)
+			upstream, err := p.dial(addr)
 			if err != nil {
 				conn.Write([]byte{5, 4, 0, 1, 0, 0, 0, 0, 0, 0}) // host unreachable
 				return
 			}
 			conn.Write([]byte{5, 0, 0, 1, 127, 0, 0, 1, 0, 0})
-			p.join(conn, far)
+			p.join(conn, upstream)
 		})
 	}
 }

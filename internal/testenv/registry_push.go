@@ -317,11 +317,11 @@ func (c *Cosign) Sign(g *Registry, repo string, subject ocispec.Descriptor, clai
 	payload := []byte(`{"critical":{"identity":{"docker-reference":""},"image":{"docker-manifest-digest":"` + claimed.String() +
 		`"},"type":"cosign container image signature"},"optional":null}`)
 	sum := sha256.Sum256(payload)
-	made, err := ecdsa.SignASN1(rand.Reader, c.key, sum[:])
+	sig, err := ecdsa.SignASN1(rand.Reader, c.key, sum[:])
 	Must(c.t, err)
 	g.Push(repo, SignatureTag(subject), Manifest{Layers: []Blob{{
 		MediaType: "application/vnd.dev.cosign.simplesigning.v1+json", Data: payload,
-		Annotations: map[string]string{"dev.cosignproject.cosign/signature": base64.StdEncoding.EncodeToString(made)},
+		Annotations: map[string]string{"dev.cosignproject.cosign/signature": base64.StdEncoding.EncodeToString(sig)},
 	}}})
 }
 

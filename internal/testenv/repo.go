@@ -181,10 +181,10 @@ func entry(mode, name, id string) string {
 // without any check, and returns its id.
 func (r *Repo) Object(kind string, raw []byte) string {
 	r.t.Helper()
-	whole := fmt.Appendf(nil, "%s %d\x00%s", kind, len(raw), raw)
-	id := fmt.Sprintf("%x", sha1.Sum(whole))
+	encoded := fmt.Appendf(nil, "%s %d\x00%s", kind, len(raw), raw)
+	id := fmt.Sprintf("%x", sha1.Sum(encoded))
 	if r.sha256 {
-		id = fmt.Sprintf("%x", sha256.Sum256(whole))
+		id = fmt.Sprintf("%x", sha256.Sum256(encoded))
 	}
 	name := "objects/" + id[:2] + "/" + id[2:]
 	if _, err := os.Stat(filepath.Join(r.Dir, name)); err != nil {
@@ -192,7 +192,7 @@ func (r *Repo) Object(kind string, raw []byte) string {
 		w := deflaters.Get().(*zlib.Writer)
 		defer deflaters.Put(w)
 		w.Reset(&packed)
-		w.Write(whole)
+		w.Write(encoded)
 		w.Close()
 		name = filepath.Join(r.Dir, name) // written in place: nothing reads it before a ref leads to it
 		err := os.WriteFile(name, packed.Bytes(), 0o644)
@@ -312,9 +312,9 @@ func (r *Repo) object(id string) (kind string, content []byte) {
 	Must(r.t, err)
 	z, err := zlib.NewReader(bytes.NewReader(packed))
 	Must(r.t, err)
-	whole, err := io.ReadAll(z)
+	encoded, err := io.ReadAll(z)
 	Must(r.t, err)
-	head, content, _ := bytes.Cut(whole, []byte{0})
+	head, content, _ := bytes.Cut(encoded, []byte{0})
 	kind, _, _ = strings.Cut(string(head), " ")
 	return kind, content
 }

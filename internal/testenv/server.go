@@ -147,12 +147,12 @@ func bodyOf(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 
 // respond answers a request of a phase with next, unless the defect applies to it.
 func (k *fakeServer) respond(w http.ResponseWriter, r *http.Request, phase Phase, next http.HandlerFunc) {
-	met := k.defectFor(phase)
-	if met == nil {
+	defect := k.defectFor(phase)
+	if defect == nil {
 		next(w, r)
 		return
 	}
-	d := *met
+	d := *defect
 	if r.Method == http.MethodHead {
 		d.After = -1 // there is no body in which the defect could set in
 	}
@@ -192,21 +192,21 @@ func (d *Defect) answer(w http.ResponseWriter, r *http.Request) {
 
 // credentialsOf returns the credentials of a request, as received and decoded.
 func credentialsOf(r *http.Request) []string {
-	said := []string{r.Header.Get("Authorization"), r.Header.Get("X-Amz-Security-Token")}
+	credentials := []string{r.Header.Get("Authorization"), r.Header.Get("X-Amz-Security-Token")}
 	if r.URL.Query().Has("sig") {
-		said = append(said, r.URL.RawQuery)
+		credentials = append(credentials, r.URL.RawQuery)
 	}
-	for field := range strings.FieldsSeq(said[0]) {
+	for field := range strings.FieldsSeq(credentials[0]) {
 		_, value, _ := strings.Cut(strings.TrimSuffix(field, ","), "=")
-		said = append(said, field, value)
+		credentials = append(credentials, field, value)
 	}
 	user, password, _ := r.BasicAuth()
-	said = append(said, user+":"+password, password)
+	credentials = append(credentials, user+":"+password, password)
 	r.ParseForm()
 	for _, values := range r.Form {
-		said = append(said, values...)
+		credentials = append(credentials, values...)
 	}
-	return said
+	return credentials
 }
 
 // replay writes a recorded answer.
@@ -229,9 +229,9 @@ func (d *Defect) writeOversized(w http.ResponseWriter, rec *httptest.ResponseRec
 	w.Header().Del("Content-Length")
 	w.WriteHeader(rec.Code)
 	w.Write(begin)
-	more := []byte(strings.Repeat("a", 64<<10))
-	for left := d.After; left > 0; left -= int64(len(more)) {
-		if _, err := w.Write(more[:min(left, int64(len(more)))]); err != nil {
+	chunk := []byte(strings.Repeat("a", 64<<10))
+	for left := d.After; left > 0; left -= int64(len(chunk)) {
+		if _, err := w.Write(chunk[:min(left, int64(len(chunk)))]); err != nil {
 			return
 		}
 	}

@@ -175,7 +175,7 @@ func (s *Store) issue(id string) *credential {
 
 // findCredential returns the credential issued as id, whether there is one, and whether it is
 // still valid.
-func (s *Store) findCredential(id string) (k *credential, known, good bool) {
+func (s *Store) findCredential(id string) (k *credential, known, valid bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k = s.issued[id]
@@ -388,8 +388,8 @@ func (b *StoreBucket) serveObject(w http.ResponseWriter, r *http.Request, key st
 		s.dialect.refuse(w, r, &refusal{status: status, code: s.codes[status], message: message})
 	}
 	match, generation := r.Header.Get("If-Match"), r.URL.Query().Get("ifGenerationMatch")
-	asked := cmp.Or(r.Header.Get("X-Ms-Range"), r.Header.Get("Range"))
-	from, to, inside := byteRange(asked, len(o.Content))
+	rangeHeader := cmp.Or(r.Header.Get("X-Ms-Range"), r.Header.Get("Range"))
+	from, to, inside := byteRange(rangeHeader, len(o.Content))
 	switch {
 	case !ok:
 		refuse(404, "The specified key does not exist.")
@@ -415,7 +415,7 @@ func (b *StoreBucket) serveObject(w http.ResponseWriter, r *http.Request, key st
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(to-from))
 	status := http.StatusOK
-	if asked != "" {
+	if rangeHeader != "" {
 		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to-1, len(o.Content)))
 		status = http.StatusPartialContent
 	}

@@ -113,21 +113,21 @@ func pageAzure(s *Store, w http.ResponseWriter, r *http.Request, p storePage) {
 
 func verifyAzure(s *Store, r *http.Request, _ []byte, phase Phase) *refusal {
 	w, c := r.URL.Query(), s.config
-	way, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	issues := c.Tenant+c.Token != ""
 	switch {
-	case way != "" && w.Has("sig") || r.Header.Get("X-Ms-Version") == "":
+	case scheme != "" && w.Has("sig") || r.Header.Get("X-Ms-Version") == "":
 		return &refusal{status: 400, code: "InvalidAuthenticationInfo", message: "Authentication information is not given in the correct format."}
-	case way == "SharedKey" && c.Key != "":
+	case scheme == "SharedKey" && c.Key != "":
 		return s.verifyKey(r, given)
-	case way == "Bearer" && issues:
-		if _, _, good := s.findCredential(given); good || c.Token != "" && equalSecret(given, c.Token) {
+	case scheme == "Bearer" && issues:
+		if _, _, valid := s.findCredential(given); valid || c.Token != "" && equalSecret(given, c.Token) {
 			return nil
 		}
 		return &refusal{status: 401, code: "InvalidAuthenticationInfo", message: "Server failed to authenticate the request."}
 	case w.Has("sig") && c.SAS != "":
 		return s.verifySAS(w, phase)
-	case way != "" || w.Has("sig"):
+	case scheme != "" || w.Has("sig"):
 		return unauthenticated("")
 	case c.Anonymous || c.Key+c.SAS == "" && !issues:
 		return nil

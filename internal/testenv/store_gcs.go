@@ -108,7 +108,7 @@ func verifyGCS(s *Store, r *http.Request, _ []byte, _ Phase) *refusal {
 	case !given:
 		return &refusal{status: 401, code: "required", message: "Anonymous caller does not have storage.objects.list access to the Google Cloud Storage bucket."}
 	}
-	if _, _, good := s.findCredential(token); good {
+	if _, _, valid := s.findCredential(token); valid {
 		return nil
 	}
 	return &refusal{status: 401, code: "authError", message: "Invalid Credentials"}

@@ -111,16 +111,16 @@ func verifyS3(s *Store, r *http.Request, _ []byte, _ Phase) *refusal {
 	}
 	key, region, signature := fields[0], fields[2], fields[8]
 	s.recordProof(signature)
-	k, known, good := s.findCredential(key)
+	k, known, valid := s.findCredential(key)
 	if key == c.AccessKey && key != "" {
-		k, known, good = &credential{secret: c.SecretKey, token: c.SessionToken}, true, true
+		k, known, valid = &credential{secret: c.SecretKey, token: c.SessionToken}, true, true
 	}
 	switch {
 	case !known:
 		return &refusal{status: 403, code: "InvalidAccessKeyId", message: "The AWS Access Key Id you provided does not exist in our records."}
 	case !equalSecret(k.token, r.Header.Get("X-Amz-Security-Token")):
 		return &refusal{status: 400, code: "InvalidToken", message: "The provided token is malformed or otherwise invalid."}
-	case !good:
+	case !valid:
 		return &refusal{status: 400, code: "ExpiredToken", message: "The provided token has expired."}
 	case s.now().Sub(at).Abs() > 15*time.Minute:
 		return &refusal{status: 403, code: "RequestTimeTooSkewed", message: "The difference between the request time and the current time is too large."}

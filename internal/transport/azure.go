@@ -144,7 +144,7 @@ func (r reader) parseAuthority(text string) (*url.URL, error) {
 }
 
 // BadCertificate returns an error that the certificate of an application cannot be used.
-// why must contain no value of the Secret.
-func (z Azure) BadCertificate(why string) error {
-	return &SecretError{Secret: z.name, Key: keyClientCert, Problem: "cannot be used: " + why}
+// reason must contain no value of the Secret.
+func (z Azure) BadCertificate(reason string) error {
+	return &SecretError{Secret: z.name, Key: keyClientCert, Problem: "cannot be used: " + reason}
 }

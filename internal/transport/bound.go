@@ -61,13 +61,13 @@ func newOriginTransport(c Config) *originTransport {
 }
 
 // transportFor returns the transport that sends req, whose step is s, and the request to send.
-func (b *originTransport) transportFor(req *http.Request, s *hop, mine bool) (*http.Transport, *http.Request) {
-	if mine && b.header != "" {
+func (b *originTransport) transportFor(req *http.Request, s *hop, toOrigin bool) (*http.Transport, *http.Request) {
+	if toOrigin && b.header != "" {
 		req = req.Clone(req.Context())
 		req.Header.Set("Authorization", b.header)
 	}
 	r := route{from: s.redirectedBy.zone}
-	if mine {
+	if toOrigin {
 		if b.shared != nil {
 			return b.shared, req
 		}
@@ -90,8 +90,8 @@ func (b *originTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	mine := b.isForOrigin(req)
-	t, req := b.transportFor(stepped, s, mine)
+	toOrigin := b.isForOrigin(req)
+	t, req := b.transportFor(stepped, s, toOrigin)
 	resp, err := t.RoundTrip(req)
 	if hint := s.certHint.Load(); err != nil && hint != nil && req.Context().Err() == nil && !timedOut(err) {
 		err = fmt.Errorf("%w: %s", err, *hint)
@@ -100,7 +100,7 @@ func (b *originTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp.Body.Close()
 		return nil, &ProxyError{s.proxy.Scheme + "://" + s.proxy.Host, resp.StatusCode}
 	}
-	if err == nil && mine && b.header != "" && b.config.Refused != nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden) {
+	if err == nil && toOrigin && b.header != "" && b.config.Refused != nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden) {
 		b.config.Refused()
 	}
 	return resp, err
@@ -194,8 +194,8 @@ func (c *Config) beginHop(req *http.Request) (*hop, *http.Request, error) {
 	}
 	at := zone.OfHost(req.URL)
 	ip, _ := zone.Literal(s.host)
-	own := s.redirectedBy.host == s.host || c.Guard != nil && c.Guard.Is(s.host)
-	if !own && strings.ContainsFunc(s.host, func(r rune) bool { return r > unicode.MaxASCII }) {
+	ownHost := s.redirectedBy.host == s.host || c.Guard != nil && c.Guard.Is(s.host)
+	if !ownHost && strings.ContainsFunc(s.host, func(r rune) bool { return r > unicode.MaxASCII }) {
 		at = Link // the proxy gets an ASCII form of the name, which may be any
 	}
 	if err := s.checkZone(ctx, at, ip); err != nil {

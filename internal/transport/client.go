@@ -91,9 +91,9 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// newTransport returns the http.Transport of c. It presents the client certificate only if own
+// newTransport returns the http.Transport of c. It presents the client certificate only if presentCert
 // is set, and even then not to a proxy.
-func newTransport(c Config, own bool) *http.Transport {
+func newTransport(c Config, presentCert bool) *http.Transport {
 	d := &net.Dialer{Timeout: cmp.Or(c.DialTimeout, dialTimeout), ControlContext: checkAddress}
 	t := &http.Transport{
 		Proxy:                  func(req *http.Request) (*url.URL, error) { return hopOf(req.Context()).proxy, nil },
@@ -110,7 +110,7 @@ func newTransport(c Config, own bool) *http.Transport {
 	switch {
 	case c.TLS == nil:
 		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	case !own:
+	case !presentCert:
 		t.TLSClientConfig = withoutCertificate(c.TLS, "")
 	default:
 		hideCertFromProxy(t, c)
@@ -121,18 +121,18 @@ func newTransport(c Config, own bool) *http.Transport {
 
 // chooseCertificate chooses a certificate as [tls.Config] does by default, and records that the
 // server asked for one.
-func chooseCertificate(mine []tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+func chooseCertificate(certs []tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	hint := hintNoCertificate
-	if len(mine) > 0 {
+	if len(certs) > 0 {
 		hint = hintCertificateRefused
 	}
-	return func(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		if s := hopOf(asked.Context()); s != nil {
+	return func(request *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		if s := hopOf(request.Context()); s != nil {
 			s.certHint.Store(&hint)
 		}
-		for i := range mine {
-			if asked.SupportsCertificate(&mine[i]) == nil {
-				return &mine[i], nil
+		for i := range certs {
+			if request.SupportsCertificate(&certs[i]) == nil {
+				return &certs[i], nil
 			}
 		}
 		return new(tls.Certificate), nil

@@ -34,12 +34,12 @@ type recordingServer struct {
 func newRecordingServer(t *testing.T, ca *testenv.CA, answer http.HandlerFunc) *recordingServer {
 	h := &recordingServer{}
 	h.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who := ""
+		commonName := ""
 		if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-			who = r.TLS.PeerCertificates[0].Subject.CommonName
+			commonName = r.TLS.PeerCertificates[0].Subject.CommonName
 		}
 		h.mu.Lock()
-		h.shown = append(h.shown, strings.TrimSpace(r.Header.Get("Authorization")+" "+who))
+		h.shown = append(h.shown, strings.TrimSpace(r.Header.Get("Authorization")+" "+commonName))
 		h.proto = r.Proto
 		h.mu.Unlock()
 		answer(w, r)
@@ -92,7 +92,7 @@ func TestAuthIsShownToItsOriginOnly(t *testing.T) {
 	foreign := newRecordingServer(t, nil, ok)
 	var back *recordingServer
 	bounce := newRecordingServer(t, nil, redirect(func() string { return back.URL + "/end" }))
-	own := newRecordingServer(t, nil, func(w http.ResponseWriter, r *http.Request) {
+	origin := newRecordingServer(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/foreign":
 			http.Redirect(w, r, foreign.URL, http.StatusFound)
@@ -104,8 +104,8 @@ func TestAuthIsShownToItsOriginOnly(t *testing.T) {
 			http.Redirect(w, r, bounce.URL, http.StatusFound)
 		}
 	})
-	back = own
-	userURL := own.url()
+	back = origin
+	userURL := origin.url()
 	userURL.User = url.UserPassword("alice", "s3cret")
 	alice := transport.Auth{Username: "alice", Password: "s3cret"}
 	for _, c := range []struct {
@@ -114,23 +114,23 @@ func TestAuthIsShownToItsOriginOnly(t *testing.T) {
 		path         string
 		own, foreign string
 	}{
-		{"basic", transport.Config{Origin: own.url(), Auth: alice}, "/end", basic, ""},
-		{"bearer", transport.Config{Origin: own.url(), Auth: transport.Auth{Bearer: "t"}}, "/end", "Bearer t", ""},
-		{"bearer wins", transport.Config{Origin: own.url(), Auth: transport.Auth{Bearer: "t", Username: "u"}}, "/end", "Bearer t", ""},
+		{"basic", transport.Config{Origin: origin.url(), Auth: alice}, "/end", basic, ""},
+		{"bearer", transport.Config{Origin: origin.url(), Auth: transport.Auth{Bearer: "t"}}, "/end", "Bearer t", ""},
+		{"bearer wins", transport.Config{Origin: origin.url(), Auth: transport.Auth{Bearer: "t", Username: "u"}}, "/end", "Bearer t", ""},
 		{"user information of the origin", transport.Config{Origin: userURL}, "/end", basic, ""},
 		{"secret beats user information", transport.Config{Origin: userURL, Auth: transport.Auth{Bearer: "t"}}, "/end", "Bearer t", ""},
-		{"none", transport.Config{Origin: own.url()}, "/end", "", ""},
+		{"none", transport.Config{Origin: origin.url()}, "/end", "", ""},
 		{"no origin", transport.Config{Auth: alice}, "/end", "", ""},
 		{"other origin", transport.Config{Origin: foreign.url(), Auth: alice}, "/end", "", ""},
-		{"redirect at home", transport.Config{Origin: own.url(), Auth: alice}, "/own", basic + "|" + basic, ""},
-		{"redirect abroad", transport.Config{Origin: own.url(), Auth: alice}, "/foreign", basic, "-"},
-		{"redirect abroad with user information", transport.Config{Origin: own.url(), Auth: alice}, "/foreign-with-user", basic, "-"},
-		{"redirect abroad and back", transport.Config{Origin: own.url(), Auth: alice}, "/bounce", basic + "|", ""},
+		{"redirect at home", transport.Config{Origin: origin.url(), Auth: alice}, "/own", basic + "|" + basic, ""},
+		{"redirect abroad", transport.Config{Origin: origin.url(), Auth: alice}, "/foreign", basic, "-"},
+		{"redirect abroad with user information", transport.Config{Origin: origin.url(), Auth: alice}, "/foreign-with-user", basic, "-"},
+		{"redirect abroad and back", transport.Config{Origin: origin.url(), Auth: alice}, "/bounce", basic + "|", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			own.shown, foreign.shown = nil, nil
-			must(t, second(get(t, c.config, own.URL+c.path)))
-			testenv.Equal(t, own.seen(), c.own, "origin was shown")
+			origin.shown, foreign.shown = nil, nil
+			must(t, second(get(t, c.config, origin.URL+c.path)))
+			testenv.Equal(t, origin.seen(), c.own, "origin was shown")
 			testenv.Equal(t, foreign.seen(), "", "foreign host was shown")
 			if reached := len(foreign.shown) > 0; reached != (c.foreign != "") {
 				t.Errorf("foreign host was reached: %v", reached)
@@ -145,24 +145,24 @@ func TestCallersHeadersStayAtTheirOrigin(t *testing.T) {
 			testenv.Equal(t, r.Header.Get(name), "", "%s shown to a foreign host", name)
 		}
 	})
-	own := newRecordingServer(t, nil, redirect(func() string { return foreign.URL }))
+	origin := newRecordingServer(t, nil, redirect(func() string { return foreign.URL }))
 	client := transport.Client(transport.Config{})
 	defer client.CloseIdleConnections()
-	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, own.URL+"/?token=mine", nil)
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, origin.URL+"/?token=mine", nil)
 	req.Header.Set("Authorization", "Bearer mine")
 	req.Header.Set("Cookie", "a=b")
 	resp, err := client.Do(req)
 	must(t, err)
 	resp.Body.Close()
-	if own.seen() != "Bearer mine" || foreign.seen() != "" || len(foreign.shown) != 1 {
-		t.Errorf("origin was shown %q, foreign host %q", own.seen(), foreign.seen())
+	if origin.seen() != "Bearer mine" || foreign.seen() != "" || len(foreign.shown) != 1 {
+		t.Errorf("origin was shown %q, foreign host %q", origin.seen(), foreign.seen())
 	}
 }
 
 func TestTLS(t *testing.T) {
 	ca, unknown := testenv.NewCA(t), testenv.NewCA(t)
 	cert, key := ca.Client("alice")
-	own := newRecordingServer(t, ca, ok)
+	server := newRecordingServer(t, ca, ok)
 	mutual := httptest.NewUnstartedServer(http.HandlerFunc(ok))
 	mutual.Config.ErrorLog = log.New(io.Discard, "", 0)
 	mutual.TLS = ca.ServerConfig(true)
@@ -174,7 +174,7 @@ func TestTLS(t *testing.T) {
 	withCert, err := transport.GitTLS("s", secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)))
 	must(t, err)
 	otherCert, otherKey := unknown.Client("alice")
-	foreign, err := transport.GitTLS("s", secret("ca.crt", string(ca.PEM()), "tls.crt", string(otherCert), "tls.key", string(otherKey)))
+	foreignTLS, err := transport.GitTLS("s", secret("ca.crt", string(ca.PEM()), "tls.crt", string(otherCert), "tls.key", string(otherKey)))
 	must(t, err)
 	wrongCA, err := transport.GitTLS("s", secret("ca.crt", string(unknown.PEM())))
 	must(t, err)
@@ -185,13 +185,13 @@ func TestTLS(t *testing.T) {
 		url    string
 		want   string // in the error
 	}{
-		{"private CA", transport.Config{TLS: withCA}, own.URL, ""},
-		{"system only", transport.Config{}, own.URL, "certificate signed by unknown authority"},
-		{"wrong CA", transport.Config{TLS: wrongCA}, own.URL, "certificate signed by unknown authority"},
+		{"private CA", transport.Config{TLS: withCA}, server.URL, ""},
+		{"system only", transport.Config{}, server.URL, "certificate signed by unknown authority"},
+		{"wrong CA", transport.Config{TLS: wrongCA}, server.URL, "certificate signed by unknown authority"},
 		{"client certificate", transport.Config{Origin: mutualURL, TLS: withCert}, mutual.URL, ""},
 		{"no client certificate", transport.Config{Origin: mutualURL, TLS: withCA}, mutual.URL, "asks for a client certificate: give it one by tls.crt"},
-		{"client certificate of another origin", transport.Config{Origin: own.url(), TLS: withCert}, mutual.URL, "asks for a client certificate: give it one by tls.crt"},
-		{"client certificate of another CA", transport.Config{Origin: mutualURL, TLS: foreign}, mutual.URL, "may not accept tls.crt"},
+		{"client certificate of another origin", transport.Config{Origin: server.url(), TLS: withCert}, mutual.URL, "asks for a client certificate: give it one by tls.crt"},
+		{"client certificate of another CA", transport.Config{Origin: mutualURL, TLS: foreignTLS}, mutual.URL, "may not accept tls.crt"},
 		{"client certificate of no origin", transport.Config{TLS: withCert}, mutual.URL, "asks for a client certificate: give it one by tls.crt"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestTLS(t *testing.T) {
 			}
 		})
 	}
-	testenv.Equal(t, own.proto, "HTTP/2.0", "spoke")
+	testenv.Equal(t, server.proto, "HTTP/2.0", "spoke")
 }
 
 func TestCertificateIsShownToItsOriginOnly(t *testing.T) {
@@ -210,10 +210,10 @@ func TestCertificateIsShownToItsOriginOnly(t *testing.T) {
 	c, err := transport.CertTLS("s", secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)))
 	must(t, err)
 	foreign := newRecordingServer(t, ca, ok)
-	own := newRecordingServer(t, ca, redirect(func() string { return foreign.URL }))
-	must(t, second(get(t, transport.Config{Origin: own.url(), TLS: c, Auth: transport.Auth{Bearer: "t"}}, own.URL)))
-	if own.seen() != "Bearer t alice" || foreign.seen() != "" || len(foreign.shown) != 1 {
-		t.Errorf("origin was shown %q, foreign host %q", own.seen(), foreign.seen())
+	origin := newRecordingServer(t, ca, redirect(func() string { return foreign.URL }))
+	must(t, second(get(t, transport.Config{Origin: origin.url(), TLS: c, Auth: transport.Auth{Bearer: "t"}}, origin.URL)))
+	if origin.seen() != "Bearer t alice" || foreign.seen() != "" || len(foreign.shown) != 1 {
+		t.Errorf("origin was shown %q, foreign host %q", origin.seen(), foreign.seen())
 	}
 }
 
@@ -314,8 +314,8 @@ func TestClientGoesThroughProxy(t *testing.T) {
 			c.Hosts = map[string]string{"localhost:7": plain.Listener.Addr().String()}
 			s := testenv.ServeProxy(t, c)
 			p := proxyFor(t, s, c.Username, c.Password, trust)
-			for url, own := range map[string]*recordingServer{plain.URL: plain, secure.URL: secure, "http://localhost:7": plain} {
-				status, err := get(t, transport.Config{Origin: own.url(), TLS: trust, Proxy: p.For}, url)
+			for url, origin := range map[string]*recordingServer{plain.URL: plain, secure.URL: secure, "http://localhost:7": plain} {
+				status, err := get(t, transport.Config{Origin: origin.url(), TLS: trust, Proxy: p.For}, url)
 				if err != nil || status != http.StatusOK {
 					t.Fatalf("%s: %d, %v", url, status, err)
 				}

@@ -90,7 +90,7 @@ func (f *NetworkGuard) locate(ctx context.Context, c *Config) (Zone, error) {
 // none.
 func (f *NetworkGuard) blockingGuard(ctx context.Context, c *Config, to Zone) (*NetworkGuard, error) {
 	for ; f != nil && to > Public; f = f.namedBy {
-		if own, err := f.locate(ctx, c); err != nil || to > own {
+		if ownZone, err := f.locate(ctx, c); err != nil || to > ownZone {
 			return f, err
 		}
 	}
@@ -118,10 +118,10 @@ func (e *ZoneError) Error() string {
 func (s *hop) checkZone(ctx context.Context, to Zone, ip netip.Addr) error {
 	f, c := s.config.Guard, s.config
 	from, refused := s.redirectedBy.host, to > s.redirectedBy.zone
-	own := f != nil && f.Is(s.host)
+	ownHost := f != nil && f.Is(s.host)
 	if f != nil {
 		by := f
-		if found, known := f.Zone(); own && (!known || to <= found) { // otherwise it leads to itself at another address
+		if found, known := f.Zone(); ownHost && (!known || to <= found) { // otherwise it leads to itself at another address
 			by = f.namedBy
 		}
 		if from == "" && by != nil {
@@ -135,7 +135,7 @@ func (s *hop) checkZone(ctx context.Context, to Zone, ip netip.Addr) error {
 			from, refused = by.url.Host, true
 		}
 	}
-	named := s.redirectedBy.host == "" && (f == nil || own && f.namedBy == nil) || s.redirectedBy.host == s.host
+	named := s.redirectedBy.host == "" && (f == nil || ownHost && f.namedBy == nil) || s.redirectedBy.host == s.host
 	if named && !refused {
 		return nil
 	}

@@ -56,7 +56,7 @@ func TestNarrowerIsRefused(t *testing.T) {
 		if !errors.As(err, &refused) || refused.Metadata != n.Metadata || !strings.Contains(err.Error(), "to which wide.example may not send us") && !strings.Contains(err.Error(), "to which wide.example:") {
 			t.Errorf("%s: %v", n.Host, err)
 		}
-		if says := strings.Contains(err.Error(), "--allow-network "); says == n.Metadata {
+		if hasHint := strings.Contains(err.Error(), "--allow-network "); hasHint == n.Metadata {
 			t.Errorf("%s: %v", n.Host, err)
 		}
 		if seen := target.seen(); seen != "" || len(target.shown) > 0 {
@@ -166,17 +166,17 @@ func TestNetworkGuardBehindProxy(t *testing.T) {
 		{"2130706433", false}, {"0x7f.1", false}, {"０1２7.0.0.1", false}, {"bücher.example", false}, {"１２７.0.0.1", false}, {"169.254.169.254", false}, {"metadata.google.internal", false}, {"METADATA.goog", false},
 	} {
 		target := newRecordingServer(t, nil, ok)
-		var asked int
+		var requests int
 		proxy := newRecordingServer(t, nil, func(w http.ResponseWriter, r *http.Request) {
-			if asked++; r.Host == "wide.example" {
+			if requests++; r.Host == "wide.example" {
 				http.Redirect(w, r, "http://"+row.to, http.StatusFound)
 			}
 		})
 		c := configFor("http://wide.example")
 		c.Proxy = func(*http.Request) (*url.URL, error) { return proxy.url(), nil }
 		_, err := get(t, c, c.Origin.String())
-		if (err == nil) != row.want || err != nil && (!errors.As(err, new(*transport.ZoneError)) || asked != 1) || len(target.shown) > 0 {
-			t.Errorf("%s: %v, %d requests", row.to, err, asked)
+		if (err == nil) != row.want || err != nil && (!errors.As(err, new(*transport.ZoneError)) || requests != 1) || len(target.shown) > 0 {
+			t.Errorf("%s: %v, %d requests", row.to, err, requests)
 		}
 	}
 }

@@ -35,15 +35,15 @@ func Settings(form string, trust, proxy Secret) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// sharedTransport returns the shared transport to Origin. own says whether Origin receives a client
+// sharedTransport returns the shared transport to Origin. presentCert says whether Origin receives a client
 // certificate.
-func (c Config) sharedTransport(own bool) *http.Transport {
+func (c Config) sharedTransport(presentCert bool) *http.Transport {
 	key := fmt.Sprintf("%s %t %v %v %v", c.Settings, c.TLS != nil, c.DialTimeout, c.HandshakeTimeout, c.HeaderTimeout)
-	if own {
+	if presentCert {
 		key += " " + origin.Of(c.Origin)
 	}
 	return c.Reuse.Transport(key, func() *http.Transport {
-		t := newTransport(c, own)
+		t := newTransport(c, presentCert)
 		t.IdleConnTimeout, t.MaxIdleConns, t.MaxIdleConnsPerHost = reuseTimeout, reuseIdle, reuseIdleHost
 		return t
 	})

@@ -157,8 +157,8 @@ func WebIdentity(name string, s source.Secret) (token, role string, err error) {
 	return token, role, err
 }
 
-// textPair returns two values that need each other. why says what they are for.
-func (r reader) textPair(first, second []string, why string) (one, other string, err error) {
+// textPair returns two values that need each other. purpose says what they are for.
+func (r reader) textPair(first, second []string, purpose string) (one, other string, err error) {
 	if one, err = r.Text(first); err != nil {
 		return "", "", err
 	}
@@ -167,7 +167,7 @@ func (r reader) textPair(first, second []string, why string) (one, other string,
 	}
 	for _, missing := range []struct{ value, key string }{{one, first[0]}, {other, second[0]}} {
 		if missing.value == "" {
-			return "", "", r.Problem(missing.key, "is missing: %s", why)
+			return "", "", r.Problem(missing.key, "is missing: %s", purpose)
 		}
 	}
 	return one, other, nil

@@ -125,8 +125,8 @@ func (v *SecretReader) LogIn(ctx context.Context, login source.LoginFunc, c Conf
 		return issued, nil
 	}
 	reason := "AuthenticationFailed"
-	if own, ok := errors.AsType[*source.StepError](err); ok {
-		reason = own.Reason
+	if stepErr, ok := errors.AsType[*source.StepError](err); ok {
+		reason = stepErr.Reason
 	} else if errors.Is(err, source.ErrProvider) {
 		reason = "InvalidProviderConfiguration"
 	}

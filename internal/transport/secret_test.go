@@ -284,16 +284,16 @@ func TestRefused(t *testing.T) {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 	}
 	for code, want := range map[int]int{200: 0, 401: 1, 403: 1, 404: 0, 500: 0} {
-		own, told := newRecordingServer(t, nil, status(code)), 0
+		origin, calls := newRecordingServer(t, nil, status(code)), 0
 		other := newRecordingServer(t, nil, status(code))
-		c := transport.Config{Origin: own.url(), Auth: transport.Auth{Bearer: "t"}, Refused: func() { told++ }}
-		for _, u := range []string{other.URL, own.URL} {
+		c := transport.Config{Origin: origin.url(), Auth: transport.Auth{Bearer: "t"}, Refused: func() { calls++ }}
+		for _, u := range []string{other.URL, origin.URL} {
 			must(t, second(get(t, c, u)))
 		}
 		c.Auth = transport.Auth{} // without credentials there is no call
-		must(t, second(get(t, c, own.URL)))
-		if told != want {
-			t.Errorf("status %d: told %d times, want %d", code, told, want)
+		must(t, second(get(t, c, origin.URL)))
+		if calls != want {
+			t.Errorf("status %d: called %d times, want %d", code, calls, want)
 		}
 	}
 }

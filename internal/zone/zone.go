@@ -64,8 +64,8 @@ func NormalizeAddr(ip netip.Addr) netip.Addr {
 	ip = ip.Unmap().WithZone("")
 	for _, e := range embedded {
 		if e.space.Contains(ip) {
-			whole := ip.As16()
-			return netip.AddrFrom4([4]byte(whole[e.at:]))
+			addr16 := ip.As16()
+			return netip.AddrFrom4([4]byte(addr16[e.at:]))
 		}
 	}
 	return ip

@@ -204,10 +204,10 @@ func (r *Rollout) result(err error) Result {
 	if r.unsaved != nil { // also if the run was interrupted at the same time
 		err = r.unsaved
 	}
-	over, is := errors.AsType[notOver](err)
+	reason, is := errors.AsType[notOver](err)
 	switch {
 	case is:
-		result.Outcome, result.Reason = NotOver, string(over)
+		result.Outcome, result.Reason = NotOver, string(reason)
 	case err != nil:
 		result.Outcome, result.Reason = Failed, err.Error()
 	case result.Settled && r.revision == s.PromotedSpec:
@@ -276,18 +276,18 @@ func (e notOver) Error() string { return "not over: " + string(e) }
 // pendingRequest returns the pending request for a rollout with status s. It removes a
 // request that was accepted already or cannot be accepted.
 func (r *Rollout) pendingRequest(s rollout.Status) *rollout.Request {
-	asked, err := Asked(r.File.Path)
+	request, err := Asked(r.File.Path)
 	id := ""
 	switch {
-	case asked == nil && err == nil:
+	case request == nil && err == nil:
 		return nil
-	case asked != nil && s.Request != nil && s.Request.ID == asked.ID:
-		id = asked.ID
-	case asked != nil:
-		if err = s.Accepts(*asked); err == nil {
-			return asked
+	case request != nil && s.Request != nil && s.Request.ID == request.ID:
+		id = request.ID
+	case request != nil:
+		if err = s.Accepts(*request); err == nil {
+			return request
 		}
-		id, err = asked.ID, fmt.Errorf("what %s asked for is not done: %w", asked.By, err)
+		id, err = request.ID, fmt.Errorf("what %s asked for is not done: %w", request.By, err)
 	}
 	if err := errors.Join(err, r.File.removeRequest(context.WithoutCancel(r.ctx), id)); err != nil {
 		r.View.Warn(err)

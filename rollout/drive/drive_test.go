@@ -122,9 +122,9 @@ func TestRevisionAfterPromotion(t *testing.T) {
 func TestListenerThatIsTaken(t *testing.T) {
 	v := &view{step: func(rollout.Status) {}}
 	o := options(t, rollout.Settings{StepWeight: 100}, v)
-	taken := httptest.NewServer(nil)
-	defer taken.Close()
-	o.Proxy.Listen = taken.Listener.Addr().String()
+	server := httptest.NewServer(nil)
+	defer server.Close()
+	o.Proxy.Listen = server.Listener.Addr().String()
 	if _, err := drive.Begin(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "proxy: listen tcp ") {
 		t.Errorf("%v, %s", err, fmt.Sprint(v.messages))
 	}

@@ -49,8 +49,8 @@ func Open(path string, canary rollout.Metadata) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("status: %w", err)
 	}
-	mine, err := durable.TryLock(lock)
-	if err == nil && !mine {
+	locked, err := durable.TryLock(lock)
+	if err == nil && !locked {
 		err = fmt.Errorf("%w by another run", ErrInUse)
 	}
 	if err != nil {
@@ -159,9 +159,9 @@ func withRequest(ctx context.Context, path string, do func(name string) error) e
 	defer lock.Close()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	mine := false
-	for !mine && err == nil {
-		if mine, err = durable.TryLock(lock); !mine && err == nil {
+	locked := false
+	for !locked && err == nil {
+		if locked, err = durable.TryLock(lock); !locked && err == nil {
 			err = retry.Sleep(ctx, 10*time.Millisecond)
 		}
 	}

@@ -32,8 +32,8 @@ func (r *Rollout) connectProxy(adapter *traffic.Adapter) error {
 	if err != nil {
 		return err
 	}
-	own := r.Actions[traffic.Promote] == nil
-	promoted, err := r.choosePrimary(revision, own)
+	proxyPromotes := r.Actions[traffic.Promote] == nil
+	promoted, err := r.choosePrimary(revision, proxyPromotes)
 	if err != nil {
 		return err
 	}
@@ -55,17 +55,17 @@ func (r *Rollout) connectProxy(adapter *traffic.Adapter) error {
 }
 
 // choosePrimary decides which URL is the primary. It must be the one that was promoted
-// last, or the share of the primary would go to an older revision. Own means that
-// the proxy promotes. If revision itself is the promoted one, choosePrimary (assign returns true) returns true
+// last, or the share of the primary would go to an older revision. proxyPromotes means that
+// the proxy promotes. If revision itself is the promoted one, choosePrimary returns true
 // and makes its URL the canary, which the proxy then promotes again.
-func (r *Rollout) choosePrimary(revision string, own bool) (promoted bool, err error) {
+func (r *Rollout) choosePrimary(revision string, proxyPromotes bool) (promoted bool, err error) {
 	p, s := r.Proxy, r.status
-	over := s.Phase == rollout.Promoting || s.Phase == rollout.Finalising || s.Phase == rollout.Succeeded
-	known := own && !(r.Again && s.Ended()) && revision == s.PromotedSpec
+	pastAnalysis := s.Phase == rollout.Promoting || s.Phase == rollout.Finalising || s.Phase == rollout.Succeeded
+	known := proxyPromotes && !(r.Again && s.Ended()) && revision == s.PromotedSpec
 	ofPrimary, ofCanary := normalizeURL(s.PromotedURL) == normalizeURL(p.Primary), normalizeURL(s.PromotedURL) == normalizeURL(p.Canary)
 	switch {
 	case s.PromotedURL == "": // an old status without the field, or no promotion yet
-		return known && over && revision == s.AppliedSpec, nil
+		return known && pastAnalysis && revision == s.AppliedSpec, nil
 	case known && (s.Ended() || revision == s.AppliedSpec) && (ofPrimary || ofCanary):
 		if !ofCanary {
 			p.Primary, p.Canary = p.Canary, p.Primary

@@ -62,7 +62,7 @@ func arguments(line string, v values) ([]string, error) {
 			return nil, fmt.Errorf("the query becomes longer than %d KiB", placeholder.Max>>10)
 		}
 		if options && strings.HasPrefix(args[i], "-") {
-			if bare, _ := render(arg, v, replaceDash); !strings.HasPrefix(bare, "-") {
+			if literal, _ := render(arg, v, replaceDash); !strings.HasPrefix(literal, "-") {
 				return nil, fmt.Errorf("argument %d begins with - that is a part of a value: put -- before it, or make it --NAME=VALUE", i)
 			}
 		}

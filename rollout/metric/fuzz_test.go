@@ -47,9 +47,9 @@ func FuzzQuery(f *testing.F) {
 	} {
 		f.Add(text, "it's \"odd\" {{ name }}")
 	}
-	f.Fuzz(func(t *testing.T, text, odd string) {
-		v := valuesOf(new(rollout.Canary), rollout.Metric{TemplateVariables: map[string]string{"a": odd}})
-		v.words["name"], v.words["target"] = odd, odd
+	f.Fuzz(func(t *testing.T, text, value string) {
+		v := valuesOf(new(rollout.Canary), rollout.Metric{TemplateVariables: map[string]string{"a": value}})
+		v.words["name"], v.words["target"] = value, value
 		if checkQuery(text) == nil {
 			if out, err := render(text, v, url.QueryEscape); err == nil && len(out) > placeholder.Max {
 				t.Errorf("%d bytes", len(out))

@@ -230,19 +230,19 @@ func TestRedirects(t *testing.T) {
 }
 
 // stalls returns a handler that sends the beginning of an answer and waits until the client disconnects.
-func stalls(asked chan<- struct{}) http.HandlerFunc {
+func stalls(requests chan<- struct{}) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(200)
 		fmt.Fprint(w, `{"status":`)
 		w.(http.Flusher).Flush()
-		asked <- struct{}{}
+		requests <- struct{}{}
 		<-r.Context().Done()
 	}
 }
 
 func TestSlowAnswer(t *testing.T) {
-	asked := make(chan struct{}, 1)
-	p := serve(t, stalls(asked))
+	requests := make(chan struct{}, 1)
+	p := serve(t, stalls(requests))
 	q := querier(t, &metric.Querier{})
 	q.SetTimeout(50 * time.Millisecond)
 	_, err := q.Query(t.Context(), p.canary(), rollout.Metric{Query: "up"})
@@ -252,11 +252,11 @@ func TestSlowAnswer(t *testing.T) {
 }
 
 func TestContextThatEnds(t *testing.T) {
-	asked := make(chan struct{}, 1)
-	p := serve(t, stalls(asked))
+	requests := make(chan struct{}, 1)
+	p := serve(t, stalls(requests))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		<-asked
+		<-requests
 		cancel()
 	}()
 	_, err := querier(t, &metric.Querier{}).Query(ctx, p.canary(), rollout.Metric{Query: "up"})
@@ -288,8 +288,8 @@ func TestCertificates(t *testing.T) {
 
 func TestOnline(t *testing.T) {
 	up := serve(t, respond(200, vector("1")))
-	odd := serve(t, respond(200, vector("2")))
-	tpl, m := template(metric.Provider{Address: odd.URL + "/prom"}, "up")
+	other := serve(t, respond(200, vector("2")))
+	tpl, m := template(metric.Provider{Address: other.URL + "/prom"}, "up")
 	web, n := template(metric.Provider{Type: "http", Address: "http://127.0.0.1:1/"}, "")
 	web.Metadata.Name, n.TemplateRef.Name = "web", "web"
 	q := querier(t, &metric.Querier{Server: up.URL + "/prom", Templates: []*metric.Template{tpl, web}})

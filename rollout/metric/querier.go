@@ -80,16 +80,16 @@ func (q *Querier) Check(c *rollout.Canary, m rollout.Metric) error {
 // The error joins the errors of all metrics and servers.
 func (q *Querier) Online(ctx context.Context, c *rollout.Canary) error {
 	var errs []error
-	asked := map[string]bool{}
+	queried := map[string]bool{}
 	for _, m := range c.Spec.Analysis.Metrics {
 		e, err := q.endpointOf(c, m)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("metric %s: %w", m.Name, err))
 		}
-		if err != nil || e.typeOrDefault() != typePrometheus || asked[e.name] {
+		if err != nil || e.typeOrDefault() != typePrometheus || queried[e.name] {
 			continue
 		}
-		asked[e.name] = true
+		queried[e.name] = true
 		value, err := q.queryPrometheus(ctx, e, "vector(1)")
 		if err == nil && value != 1 {
 			err = fmt.Errorf("answered %v to vector(1): is it Prometheus?", value)

@@ -147,7 +147,7 @@ func TestBuiltinQuotes(t *testing.T) {
 }
 
 func TestMetricSources(t *testing.T) {
-	own, fallback, of := serve(t, respond(200, vector("1"))), serve(t, respond(200, vector("2"))), serve(t, respond(200, vector("3")))
+	ownServer, fallback, of := serve(t, respond(200, vector("1"))), serve(t, respond(200, vector("2"))), serve(t, respond(200, vector("3")))
 	tpl, ref := template(metric.Provider{Address: of.URL + "/prom"}, "up")
 	q := querier(t, &metric.Querier{Server: fallback.URL + "/prom", Provider: "linkerd", Templates: []*metric.Template{tpl}})
 	both := ref
@@ -157,11 +157,11 @@ func TestMetricSources(t *testing.T) {
 		metric rollout.Metric
 		want   float64
 	}{
-		"query, own server":             {own.canary(), rollout.Metric{Query: "x"}, 1},
+		"query, own server":             {ownServer.canary(), rollout.Metric{Query: "x"}, 1},
 		"query, server of the Querier":  {canary(nil), rollout.Metric{Query: "x"}, 2},
-		"provider of the Querier":       {own.canary(), rollout.Metric{Name: rollout.RequestDuration}, 1},
-		"template":                      {own.canary(), ref, 3},
-		"template before query":         {own.canary(), both, 3},
+		"provider of the Querier":       {ownServer.canary(), rollout.Metric{Name: rollout.RequestDuration}, 1},
+		"template":                      {ownServer.canary(), ref, 3},
+		"template before query":         {ownServer.canary(), both, 3},
 		"template in another namespace": {canary(func(c *rollout.Canary) { c.Metadata.Namespace = "x" }), rollout.Metric{TemplateRef: &rollout.ObjectRef{Name: "m", Namespace: "test"}}, 3},
 	} {
 		if got, err := q.Query(t.Context(), test.canary, test.metric); err != nil || got != test.want {

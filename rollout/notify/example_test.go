@@ -26,7 +26,7 @@ spec: {type: slack, channel: on-call, secretRef: {name: slack}}
 	canary.Spec.Analysis.Alerts = []rollout.Alert{{Name: "on-call", Severity: rollout.Warn, ProviderRef: rollout.ObjectRef{Name: "on-call"}}}
 
 	ctx := context.Background()
-	told, err := notify.Start(ctx, notify.Config{
+	dispatcher, err := notify.Start(ctx, notify.Config{
 		Canary:    canary,
 		Providers: providers,
 		Caller: &rollout.Caller{Secrets: func(context.Context, string, string) (map[string][]byte, error) {
@@ -38,9 +38,9 @@ spec: {type: slack, channel: on-call, secretRef: {name: slack}}
 		fmt.Println(err)
 		return
 	}
-	// analysis := rollout.Analysis{Canary: canary, Sink: told, …} runs here.
+	// analysis := rollout.Analysis{Canary: canary, Sink: dispatcher, …} runs here.
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	fmt.Println(told.Close(ctx))
+	fmt.Println(dispatcher.Close(ctx))
 	// Output: <nil>
 }

@@ -123,8 +123,8 @@ func (d *Dispatcher) Close(ctx context.Context) error {
 	return d.queues.Close(ctx)
 }
 
-func (d *Dispatcher) addReceiver(kind, name string, least int, deliver func(ctx context.Context, event rollout.Event, lost int) error) {
-	d.queues.Receivers = append(d.queues.Receivers, &notify.Receiver[rollout.Event]{Name: fmt.Sprintf("%s %q", kind, name), MinRank: least, Deliver: deliver})
+func (d *Dispatcher) addReceiver(kind, name string, minRank int, deliver func(ctx context.Context, event rollout.Event, lost int) error) {
+	d.queues.Receivers = append(d.queues.Receivers, &notify.Receiver[rollout.Event]{Name: fmt.Sprintf("%s %q", kind, name), MinRank: minRank, Deliver: deliver})
 }
 
 // postEvent posts an event to a webhook of type event. The metadata has the number of lost
@@ -136,7 +136,7 @@ func (d *Dispatcher) postEvent(ctx context.Context, hook rollout.Hook, event rol
 		hook.Metadata = metadata
 	}
 	_, err := d.config.Caller.Event(ctx, hook, event)
-	if u, bad := url.Parse(hook.URL); bad == nil {
+	if u, parseErr := url.Parse(hook.URL); parseErr == nil {
 		err = redact.Error(err, notify.URLSecrets(u)...)
 	}
 	if status, ok := errors.AsType[*rollout.StatusError](err); ok {
@@ -148,7 +148,7 @@ func (d *Dispatcher) postEvent(ctx context.Context, hook rollout.Hook, event rol
 // addAlert adds the provider of an alert to the receivers.
 func (d *Dispatcher) addAlert(ctx context.Context, alert rollout.Alert) error {
 	c := &d.config
-	least, known := rank[cmp.Or(alert.Severity, rollout.Info)]
+	minRank, known := rank[cmp.Or(alert.Severity, rollout.Info)]
 	if !known {
 		return fmt.Errorf("severity %q is not known: use info, warn or error", alert.Severity)
 	}
@@ -168,7 +168,7 @@ func (d *Dispatcher) addAlert(ctx context.Context, alert rollout.Alert) error {
 	if err != nil {
 		return fmt.Errorf("alert provider %s: %w", p, err)
 	}
-	d.addReceiver("alert", alert.Name, least, func(ctx context.Context, event rollout.Event, lost int) error {
+	d.addReceiver("alert", alert.Name, minRank, func(ctx context.Context, event rollout.Event, lost int) error {
 		ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, notify.Timeout)) // includes reading the Secrets
 		defer cancel()
 		m := message{Event: event, Lost: lost}
@@ -236,15 +236,15 @@ func (p *Provider) post(ctx context.Context, hook *notify.Webhook, m message) er
 
 // slackError returns the error that the API of Slack reports in an answer with status 200.
 func slackError(answer []byte) error {
-	var said struct {
+	var reply struct {
 		OK    *bool  `json:"ok"`
 		Error string `json:"error"`
 	}
-	if json.Unmarshal(answer, &said) != nil || said.OK == nil || *said.OK {
+	if json.Unmarshal(answer, &reply) != nil || reply.OK == nil || *reply.OK {
 		return nil
 	}
-	refusal := &notify.Refusal{Err: fmt.Errorf("the message was not accepted: %s", redact.Excerpt(said.Error, maxField))}
-	if said.Error == "ratelimited" || said.Error == "rate_limited" {
+	refusal := &notify.Refusal{Err: fmt.Errorf("the message was not accepted: %s", redact.Excerpt(reply.Error, maxField))}
+	if reply.Error == "ratelimited" || reply.Error == "rate_limited" {
 		refusal.Code = http.StatusTooManyRequests
 	}
 	return refusal

@@ -66,8 +66,8 @@ func TestWire(t *testing.T) {
 			}
 			sendEvents(t, notify.Config{Canary: c, Cluster: "prod & <b>", Providers: []*notify.Provider{p}}, events...)
 			var got strings.Builder
-			told := slices.DeleteFunc(server.all(), func(r request) bool { return strings.Contains(r.body, refused) })
-			for i, r := range told {
+			sent := slices.DeleteFunc(server.all(), func(r request) bool { return strings.Contains(r.body, refused) })
+			for i, r := range sent {
 				fmt.Fprintf(&got, "# %s: %s%s\n%s\n", alerts[i].name, r.path, r.auth, r.body)
 				if !utf8.ValidString(r.body) || !json.Valid([]byte(r.body)) {
 					t.Errorf("%q", r.body)

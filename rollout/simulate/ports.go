@@ -48,7 +48,7 @@ func (w *scriptedPorts) record(c Call) { w.tick.Calls = append(w.tick.Calls, c) 
 // says that the call fails.
 func (w *scriptedPorts) act(of Subject, name, detail string, do func()) error {
 	c, err := Call{Subject: of, Name: name, Detail: detail, Outcome: "ok"}, error(nil)
-	if says := w.scriptedValue(of, name); says == "error" || says == "set-error" {
+	if outcome := w.scriptedValue(of, name); outcome == "error" || outcome == "set-error" {
 		c.Outcome, err = "error", errScripted
 	} else {
 		do()
@@ -91,9 +91,9 @@ func (w *scriptedPorts) CanaryReady(context.Context) error {
 	return w.checkReady(Canary, w.scriptedValue(Canary))
 }
 
-func (w *scriptedPorts) checkReady(of Subject, says string) error {
+func (w *scriptedPorts) checkReady(of Subject, outcome string) error {
 	var err error
-	switch says {
+	switch outcome {
 	case "not-ready":
 		err = errNotReady
 	case "stuck":
@@ -101,7 +101,7 @@ func (w *scriptedPorts) checkReady(of Subject, says string) error {
 	default:
 		return nil
 	}
-	w.record(Call{Subject: of, Outcome: says})
+	w.record(Call{Subject: of, Outcome: outcome})
 	return err
 }
 
@@ -119,18 +119,18 @@ func (w *scriptedPorts) Promote(context.Context) error {
 
 // Query implements [rollout.Metrics].
 func (w *scriptedPorts) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
-	says := w.scriptedValue(Metric, m.Name)
+	outcome := w.scriptedValue(Metric, m.Name)
 	value, err := passingValue(m), error(nil)
-	switch says {
+	switch outcome {
 	case "":
 	case "none":
 		err = fmt.Errorf("%w for metric %s", rollout.ErrNoValues, m.Name)
 	case "error":
 		err = errScripted
 	default:
-		value, _ = strconv.ParseFloat(says, 64) // ParseOutcome has checked its form
+		value, _ = strconv.ParseFloat(outcome, 64) // ParseOutcome has checked its form
 	}
-	call := Call{Subject: Metric, Name: m.Name, Outcome: says}
+	call := Call{Subject: Metric, Name: m.Name, Outcome: outcome}
 	if err == nil {
 		call.Outcome = strconv.FormatFloat(value, 'g', -1, 64)
 	}
@@ -157,28 +157,28 @@ func passingValue(m rollout.Metric) float64 {
 // Call implements [rollout.Hooks].
 func (w *scriptedPorts) Call(ctx context.Context, h rollout.Hook, p rollout.Payload) (rollout.Answer, error) {
 	of := h.Kind()
-	says := w.scriptedValue(Hook, h.Name, string(of))
-	if says == "" {
-		says = "200"
+	outcome := w.scriptedValue(Hook, h.Name, string(of))
+	if outcome == "" {
+		outcome = "200"
 		if of == rollout.HookRollback {
-			says = "403"
+			outcome = "403"
 		}
 	}
 	answer, err := rollout.Answer{Attempts: 1}, error(nil)
-	switch says {
+	switch outcome {
 	case "timeout":
 		err = fmt.Errorf("no answer: %w", errTimeout)
 	case "refused":
 		err = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	default:
-		answer.Status, _ = strconv.Atoi(says) // ParseOutcome has checked its form
+		answer.Status, _ = strconv.Atoi(outcome) // ParseOutcome has checked its form
 		answer.Body = []byte(http.StatusText(answer.Status))
 		err = &rollout.StatusError{Code: answer.Status, Body: answer.Body}
 		if v := of.Judge(err); v == rollout.Pass || v == rollout.Fire {
 			err = nil
 		}
 	}
-	w.record(Call{Subject: Hook, Name: h.Name, Type: of, Phase: p.Phase, Checksum: p.Checksum, Outcome: says, Verdict: of.Judge(err).String()})
+	w.record(Call{Subject: Hook, Name: h.Name, Type: of, Phase: p.Phase, Checksum: p.Checksum, Outcome: outcome, Verdict: of.Judge(err).String()})
 	return answer, err
 }
 

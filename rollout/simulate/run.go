@@ -73,8 +73,8 @@ func (s *Simulation) Run(ctx context.Context) iter.Seq2[*Tick, error] {
 		analysis := rollout.Analysis{Canary: &r.canary, Traffic: w, Target: w, Metrics: w, Hooks: w, Sink: w}
 		for {
 			t, was := r.tick, r.state
-			says := r.scriptedValue(Suspend)
-			r.canary.Spec.Suspend = says == "on" || says == "" && s.Canary.Spec.Suspend
+			outcome := r.scriptedValue(Suspend)
+			r.canary.Spec.Suspend = outcome == "on" || outcome == "" && s.Canary.Spec.Suspend
 			after, wait, err := analysis.Step(ctx, t.Time, t.Before)
 			if err != nil {
 				yield(nil, fmt.Errorf("tick %d: %w", t.Number, err))

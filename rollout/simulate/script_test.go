@@ -47,7 +47,7 @@ func TestParseOutcome(t *testing.T) {
 		{"weather", "sunny", `error: unknown subject "weather"`},
 	} {
 		o, err := simulate.ParseOutcome(test.of, test.text)
-		if part, wrong := strings.CutPrefix(test.want, "error: "); wrong {
+		if part, isError := strings.CutPrefix(test.want, "error: "); isError {
 			if err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("%s %q: %v, want an error with %q", test.of, test.text, err, part)
 			}

@@ -50,24 +50,24 @@ func (t *Tick) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%4d  %-8s  %-26s  %-12s  %6d  %9d\n", t.Number, time.Duration(t.Elapsed), t.phases(), routesText(t.Routes), t.After.FailedChecks, t.After.Iterations)
 	for _, c := range t.Calls {
-		kind, what := string(c.Subject), c.Name
+		kind, detail := string(c.Subject), c.Name
 		switch c.Subject {
 		case Hook:
-			kind, what = string(c.Type), quoteUnprintable(c.Name)+": "+c.Outcome+", "+c.Verdict
+			kind, detail = string(c.Type), quoteUnprintable(c.Name)+": "+c.Outcome+", "+c.Verdict
 		case Metric:
-			what = quoteUnprintable(c.Name) + ": " + c.Outcome
+			detail = quoteUnprintable(c.Name) + ": " + c.Outcome
 		case event:
-			if what = quoteUnprintable(c.Detail); c.Outcome != "" {
-				what = "(" + c.Outcome + ") " + what
+			if detail = quoteUnprintable(c.Detail); c.Outcome != "" {
+				detail = "(" + c.Outcome + ") " + detail
 			}
 		case Traffic:
-			what = c.Detail + errorSuffix(c.Outcome)
+			detail = c.Detail + errorSuffix(c.Outcome)
 		case Target:
-			what += errorSuffix(c.Outcome)
+			detail += errorSuffix(c.Outcome)
 		default:
-			what = c.Outcome
+			detail = c.Outcome
 		}
-		fmt.Fprintf(&b, "%14s  %-24s  %s\n", "", kind, strings.TrimSpace(what))
+		fmt.Fprintf(&b, "%14s  %-24s  %s\n", "", kind, strings.TrimSpace(detail))
 	}
 	if g := t.After.Gate; g != nil {
 		fmt.Fprintf(&b, "%14s  %-24s  %s gate %s\n", "", "waits on", g.Type, quoteUnprintable(g.Name))

@@ -74,7 +74,7 @@ func (s *Server) gate(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) constantGate(w http.ResponseWriter, r *http.Request) error {
 	if s.Guard.Required() {
 		p, g, _, err := s.payload(w, r)
-		if own, is := errors.AsType[*httpserve.Refusal](err); err == nil || is && own.Status == http.StatusBadRequest {
+		if refusal, is := errors.AsType[*httpserve.Refusal](err); err == nil || is && refusal.Status == http.StatusBadRequest {
 			err = authorizeGate(g, verbCheck, p.key(api.KindGate, ""))
 		}
 		if err != nil {

@@ -78,8 +78,8 @@ func TestLinks(t *testing.T) {
 
 // TestLinkEndsWithCredential shows that a link ends with the credential of the caller that made it.
 func TestLinkEndsWithCredential(t *testing.T) {
-	var later atomic.Int64
-	now := func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	var clockOffset atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(clockOffset.Load())) }
 	file := filepath.Join(t.TempDir(), "tokens.yaml")
 	tokens := "tokens:\n- {name: stays, token: stays-token-0123456789}\n- {name: goes, token: goes-token-0123456789, expires: " + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + "}\n"
 	must(t, os.WriteFile(file, []byte(tokens), 0o600))
@@ -99,7 +99,7 @@ func TestLinkEndsWithCredential(t *testing.T) {
 		}
 		testenv.Equal(t, get(t, links[name].Approve).StatusCode, http.StatusOK, name)
 	}
-	later.Store(int64(2 * time.Hour))
+	clockOffset.Store(int64(2 * time.Hour))
 	testenv.Equal(t, get(t, links["goes"].Approve).StatusCode, http.StatusGone, "page of a former caller")
 	for _, link := range []string{links["goes"].Approve, links["goes"].Reject} {
 		if status, _ := mustPost(t, link, ""); status != http.StatusGone {

@@ -168,7 +168,7 @@ func TestGCallersCannotSendHeaders(t *testing.T) {
 	for _, run := range d.Server.Runs.Runs(api.Filter{}, nil) {
 		records += d.call(http.MethodGet, "/api/v1/runs/"+run.ID, "").body
 		testenv.Equal(t, run.Actor, "team", "the actor of a run")
-		if _, kept := run.Metadata["token"]; kept {
+		if _, exists := run.Metadata["token"]; exists {
 			t.Errorf("the record has the key of the token: %v", run.Metadata)
 		}
 	}
@@ -711,7 +711,7 @@ func TestGSecretsInMetadata(t *testing.T) {
 		w.Runs.Dir = state
 	})
 	const token = "token-canary-0123456789"
-	said := ""
+	answers := ""
 	for _, m := range []string{
 		concordMetadata(processes), concordMetadata(echo), nGrinderMetadata(loads), nGrinderMetadata(echo), nGrinderMetadata(loads, "passwd", "", "passwdFrom", "load"), nGrinderMetadata(loads, "passwd", "not base64 canary-0123!"),
 		metadata("type", "bash", "cmd", "echo $SECRET; echo $SECRET >&2; exit 1", "env.SECRET", "env-canary-0123"),
@@ -726,13 +726,13 @@ func TestGSecretsInMetadata(t *testing.T) {
 			{"/", "Authorization", "Bearer wrong-canary-0123456789"}, {"/", "Cookie", "headgate_session=wrong-canary-0123456789"}, {"/token/wrong-canary-0123456789", "Referer", "http://x/token/" + token + "/"},
 		} {
 			got := d.post(way.path, namespacePayload("shop", m), way.header, way.value)
-			said += got.body
+			answers += got.body
 		}
 	}
 	d.token = token
 	d.post("/gate/open", `{"name": "podinfo", "namespace": "shop", "reason": "https://user:reason-secret@example.com/", "metadata": {"token": "`+token+`"}}`).expect(t, "a reason", 202, "")
 	d.post("/api/v1/session", `{"token": "`+token+`"}`).expect(t, "a login", 200, "ci")
-	said += d.post("/api/v1/session", `{"token": "wrong-canary-0123456789"}`).body
+	answers += d.post("/api/v1/session", `{"token": "wrong-canary-0123456789"}`).body
 	var link api.Link
 	d.post("/gate/check", namespacePayload("shop", `{"gate": "linked"}`))
 	must(t, json.Unmarshal([]byte(d.post("/api/v1/gates/gate/shop/podinfo/linked/link", "{}").body), &link))
@@ -754,7 +754,7 @@ func TestGSecretsInMetadata(t *testing.T) {
 	if strings.Contains(d.log.String(), "reason-secret") {
 		t.Error("the log has a password that a caller wrote into a reason")
 	}
-	places := map[string]string{"answers": said, "records": records, "log": d.log.String()}
+	places := map[string]string{"answers": answers, "records": records, "log": d.log.String()}
 	for _, name := range []string{"runs.db", "gates.db"} {
 		content, err := os.ReadFile(filepath.Join(state, name))
 		if err != nil && name == "runs.db" {

@@ -45,9 +45,9 @@ func TestRebinding(t *testing.T) {
 	}
 	d.log.wait(t, `"reason":"host"`, "attacker.example.com")
 
-	asked := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, oneCaller) })
-	asked.token = "0123456789abcdef-ci"
-	asked.call(http.MethodGet, "/gate/approve", payloadPrefix+"}", "Host", "tester.shop.svc").expect(t, "with a token, by the name of a service", 200, "OK")
+	guarded := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, oneCaller) })
+	guarded.token = "0123456789abcdef-ci"
+	guarded.call(http.MethodGet, "/gate/approve", payloadPrefix+"}", "Host", "tester.shop.svc").expect(t, "with a token, by the name of a service", 200, "OK")
 	insecure := startServer(t, func(w *serverSetup) { w.Insecure = true })
 	insecure.call(http.MethodGet, "/gate/approve", "", "Host", "tester.shop.svc").expect(t, "insecure, by the name of a service", 200, "OK")
 }
@@ -95,10 +95,10 @@ func TestGracefulEnd(t *testing.T) {
 // TestStreamEndsWithItsToken shows that a watch ends when its token is removed from the
 // file.
 func TestStreamEndsWithItsToken(t *testing.T) {
-	var later atomic.Int64
+	var clockOffset atomic.Int64
 	callers := file(t, []byte(oneCaller))
 	d := startServer(t, func(w *serverSetup) {
-		g, err := httpserve.OpenGuard(httpserve.Config{File: callers, Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+		g, err := httpserve.OpenGuard(httpserve.Config{File: callers, Now: func() time.Time { return time.Now().Add(time.Duration(clockOffset.Load())) }})
 		must(t, err)
 		w.server.Guard, w.server.Keepalive = g, time.Millisecond
 	})
@@ -110,7 +110,7 @@ func TestStreamEndsWithItsToken(t *testing.T) {
 		}
 	}
 	must(t, os.WriteFile(callers, []byte("tokens: [{name: other, token: 0123456789abcdef-other}]"), 0o600))
-	later.Store(int64(time.Minute))
+	clockOffset.Store(int64(time.Minute))
 	if _, err := io.Copy(io.Discard, lines); err != nil {
 		t.Error(err)
 	}
@@ -253,18 +253,18 @@ func TestSlowBodies(t *testing.T) {
 			listener := pipeListener{make(chan net.Conn), ctx}
 			ended := make(chan struct{})
 			go func() { defer close(ended); server.Serve(listener) }()
-			ours, theirs := net.Pipe()
-			listener.conns <- theirs
+			clientEnd, serverEnd := net.Pipe()
+			listener.conns <- serverEnd
 			began := time.Now()
-			go io.WriteString(ours, head+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n{")
-			ours.SetReadDeadline(began.Add(time.Hour))
-			if _, err := io.Copy(io.Discard, bufio.NewReader(ours)); err != nil {
+			go io.WriteString(clientEnd, head+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n{")
+			clientEnd.SetReadDeadline(began.Add(time.Hour))
+			if _, err := io.Copy(io.Discard, bufio.NewReader(clientEnd)); err != nil {
 				t.Errorf("%s: %v", head, err)
 			}
 			if took := time.Since(began); took > 31*time.Second {
 				t.Errorf("%s: the connection was kept for %s", head, took)
 			}
-			ours.Close()
+			clientEnd.Close()
 			cancel()
 			<-ended
 			server.Close()

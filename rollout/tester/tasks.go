@@ -49,17 +49,17 @@ type payload struct {
 // metadata whose value is not a string.
 func decodeError(text []byte, err error) error {
 	var values struct{ Metadata map[string]json.RawMessage }
-	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
-	if ok && wrong.Field == "metadata" && json.Unmarshal(text, &values) == nil {
+	typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if ok && typeErr.Field == "metadata" && json.Unmarshal(text, &values) == nil {
 		for _, key := range slices.Sorted(maps.Keys(values.Metadata)) {
 			var value string
 			if inner, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(values.Metadata[key], &value)); ok {
-				wrong = inner
-				wrong.Field = "metadata." + answerExcerpt(key)
+				typeErr = inner
+				typeErr.Field = "metadata." + answerExcerpt(key)
 				break
 			}
 		}
-		err = wrong
+		err = typeErr
 	}
 	return httpserve.Refuse(http.StatusBadRequest, "%s", httpserve.Describe(err))
 }
@@ -73,14 +73,14 @@ func (s *Server) payload(w http.ResponseWriter, r *http.Request) (p payload, g g
 	}
 	text, err := s.bodies.Read(w, r)
 	if err == nil {
-		if wrong := json.Unmarshal(text, &p); wrong != nil {
-			err = decodeError(text, wrong)
+		if jsonErr := json.Unmarshal(text, &p); jsonErr != nil {
+			err = decodeError(text, jsonErr)
 		} else {
 			err = p.checkNames()
 		}
 	}
 	if err != nil {
-		if own, ok := errors.AsType[*httpserve.Refusal](err); denied != nil && !(ok && own.Status == http.StatusServiceUnavailable) {
+		if refusal, ok := errors.AsType[*httpserve.Refusal](err); denied != nil && !(ok && refusal.Status == http.StatusServiceUnavailable) {
 			err = denied // a caller without a credential learns nothing about its body
 		}
 		return payload{}, g, "", err
@@ -125,11 +125,11 @@ func (p *payload) displayText(key string) string {
 	return redact.String(strings.ToValidUTF8(value[:min(len(value), maxDisplayText)], ""))
 }
 
-// endWaits ends the waits of the canary if its rollout is over, except a wait at asked, the
+// endWaits ends the waits of the canary if its rollout is over, except a wait at checked, the
 // gate that the request checks.
-func (s *Server) endWaits(p payload, asked api.Key) {
+func (s *Server) endWaits(p payload, checked api.Key) {
 	if (p.Phase == "Failed" || p.Phase == "Succeeded") && p.Metadata[rollout.MetadataTrial] != "true" {
-		s.Gates.EndWaits(p.Namespace, p.Name, asked)
+		s.Gates.EndWaits(p.Namespace, p.Name, checked)
 	}
 }
 
@@ -223,8 +223,8 @@ func collectSecrets(secrets []string, m map[string]string, token string) ([]stri
 	for _, value := range m {
 		for _, match := range userinfo.FindAllStringSubmatch(value, -1) {
 			secrets = append(secrets, match[1])
-			if plain, err := url.PathUnescape(match[1]); err == nil {
-				secrets = append(secrets, plain)
+			if decoded, err := url.PathUnescape(match[1]); err == nil {
+				secrets = append(secrets, decoded)
 			}
 		}
 	}
@@ -256,7 +256,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
 		return run.ErrClosed
 	}
 	defer s.taskRequests.Release(1)
-	asked := time.Now()
+	requestedAt := time.Now()
 	var state api.Run
 	var err error
 	if j.Wait {
@@ -287,7 +287,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
 	default:
 		status = cmp.Or(s.FailureStatus, http.StatusUnprocessableEntity)
 	}
-	if at := state.Ended.UTC().Format(time.RFC3339); !accepted && ended && state.Ended.Before(asked) {
+	if at := state.Ended.UTC().Format(time.RFC3339); !accepted && ended && state.Ended.Before(requestedAt) {
 		w.Header().Set("Headgate-Run-Ended", at)
 		note = "the run ended before this request, at " + at
 	}
@@ -331,14 +331,14 @@ func (j *job) answerText(state api.Run, note string) string {
 	return head + cutMiddle(state.Output, maxFailure-len(head)-len(tail)) + tail
 }
 
-// cutMiddle shortens text to at most most bytes, by cutting out its middle. Most must be at
+// cutMiddle shortens text to at most maxLen bytes, by cutting out its middle. maxLen must be at
 // least some hundreds.
-func cutMiddle(text string, most int) string {
-	if len(text) <= most {
+func cutMiddle(text string, maxLen int) string {
+	if len(text) <= maxLen {
 		return text
 	}
-	mark := fmt.Sprintf("\n[%d bytes left out]\n", len(text)-most)
-	half := (most - len(mark)) / 2
+	mark := fmt.Sprintf("\n[%d bytes left out]\n", len(text)-maxLen)
+	half := (maxLen - len(mark)) / 2
 	return strings.ToValidUTF8(text[:half]+mark+text[len(text)-half:], "") // drop cut characters
 }
 

@@ -92,8 +92,8 @@ func TestVerdictIsKept(t *testing.T) {
 		"without a checksum": {"", ``, 0, "", false, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var later atomic.Int64
-			s := newServerOf(t, run.Config{Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+			var clockOffset atomic.Int64
+			s := newServerOf(t, run.Config{Now: func() time.Time { return time.Now().Add(time.Duration(clockOffset.Load())) }})
 			handler := s.Handler()
 			command, count := marker(t)
 			body := fmt.Sprintf(`{"name":"app","namespace":"test","phase":"Progressing","checksum":%q,"metadata":{"type":"bash","cmd":"%s; echo fine"%s}}`, test.checksum, command, test.more)
@@ -102,11 +102,11 @@ func TestVerdictIsKept(t *testing.T) {
 				handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body)))
 				return w
 			}
-			gone, leave := context.WithCancel(t.Context())
+			callerCtx, leave := context.WithCancel(t.Context())
 			leave()
-			ask(gone)
+			ask(callerCtx)
 			first := awaitRun(t, s, "app", inState(api.Succeeded))
-			later.Store(int64(test.later))
+			clockOffset.Store(int64(test.later))
 			w := ask(t.Context())
 			ended := first.Ended.Format(time.RFC3339)
 			if want := strings.Replace(test.want, "TIME", ended, 1); w.Code != http.StatusOK || w.Body.String() != want {
@@ -214,9 +214,9 @@ func TestAnswerThatIsNotReceived(t *testing.T) {
 		handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body)))
 	}
 	ask(brokenWriter{http.Header{}}, t.Context())
-	gone, leave := context.WithCancel(t.Context())
+	callerCtx, leave := context.WithCancel(t.Context())
 	leave()
-	ask(httptest.NewRecorder(), gone)
+	ask(httptest.NewRecorder(), callerCtx)
 	last := httptest.NewRecorder()
 	ask(last, t.Context())
 	testenv.Equal(t, last.Code, http.StatusUnprocessableEntity, "status")
@@ -231,14 +231,14 @@ func TestLaunchEndsWithItsCaller(t *testing.T) {
 	s := newServer(t)
 	url := "http://" + serve(t, s)
 	ctx, leave := context.WithCancel(t.Context())
-	gone := make(chan error, 1)
+	done := make(chan error, 1)
 	go func() {
 		_, _, err := post(t, ctx, url+"/launch-test", payload("left", `{"script":"linger"}`))
-		gone <- err
+		done <- err
 	}()
 	awaitRun(t, s, "left", inState(api.Running))
 	leave()
-	<-gone
+	<-done
 	if ended := awaitRun(t, s, "left", inState(api.Cancelled)); !strings.Contains(ended.Reason, "caller") {
 		t.Errorf("%+v", ended)
 	}

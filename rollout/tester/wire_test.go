@@ -151,9 +151,9 @@ func TestOpenFromWebhook(t *testing.T) {
 }
 
 // analysisPayload returns a payload as an analysis sends it.
-func analysisPayload(weight, more string) string {
+func analysisPayload(weight, fields string) string {
 	return fmt.Sprintf(`{"name":"app","namespace":"test","phase":"Waiting","checksum":"a","metadata":{"headgate.revision":"main@sha1:69d8","headgate.weight":%q,`+
-		`"headgate.step":"2/5","headgate.threshold":"5","headgate.failures":"1"%s}}`, weight, more)
+		`"headgate.step":"2/5","headgate.threshold":"5","headgate.failures":"1"%s}}`, weight, fields)
 }
 
 // TestHeadgateKeysAreNotPartOfTheTest shows that requests which differ only in the keys of headgate

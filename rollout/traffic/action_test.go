@@ -352,8 +352,8 @@ func TestHTTPErrorsAreClean(t *testing.T) {
 		http.Error(w, "no: "+req.Header.Get("Authorization")+" "+req.Header.Get("X-Key"), http.StatusForbidden)
 	})
 	a := request(traffic.Promote, traffic.Request{URL: strings.Replace(server.URL, "://", "://user:pa55@", 1) + "/?k=k3y", Header: map[string]string{"X-Key": "s3cret-key", "Authorization": "Bearer tok3n"}})
-	gone := request(traffic.Promote, traffic.Request{URL: "http://user:pa55@127.0.0.1:1/?k=k3y"})
-	for _, err := range []error{a.Promote(t.Context()), gone.Promote(t.Context())} {
+	unreachable := request(traffic.Promote, traffic.Request{URL: "http://user:pa55@127.0.0.1:1/?k=k3y"})
+	for _, err := range []error{a.Promote(t.Context()), unreachable.Promote(t.Context())} {
 		if err == nil {
 			t.Fatal("no error")
 		}
@@ -434,8 +434,8 @@ func TestTemplatesThatAreHostile(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	plain := map[string]string{"comment": "{{/* nothing */}}", "comparison": `{{if and (ge .Canary 0) (eq .Name "")}}a{{end}}`, "trim": "a {{- .Canary -}} b", "braces": "{ }} {", "percent": "%s"}
-	for name, text := range plain {
+	harmless := map[string]string{"comment": "{{/* nothing */}}", "comparison": `{{if and (ge .Canary 0) (eq .Name "")}}a{{end}}`, "trim": "a {{- .Canary -}} b", "braces": "{ }} {", "percent": "%s"}
+	for name, text := range harmless {
 		c := &traffic.Command{Args: []string{"x", text}}
 		testenv.Equal(t, c.Check(traffic.ScaleUp), nil, name)
 	}

@@ -221,7 +221,7 @@ func parseRoutes(text string) (rollout.Routes, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
 	err := d.Decode(&r)
-	if _, more := d.Token(); err != nil || more != io.EOF || r.Primary == nil || r.Canary == nil {
+	if _, tokenErr := d.Token(); err != nil || tokenErr != io.EOF || r.Primary == nil || r.Canary == nil {
 		return rollout.Routes{}, errors.New(`the answer is not routes: it has to be like "90 10", "100 0 mirrored" or {"primary":90,"canary":10}`)
 	}
 	routes := rollout.Routes{Primary: *r.Primary, Canary: *r.Canary, Mirrored: r.Mirrored}

@@ -85,10 +85,10 @@ func (p *Proxy) sendCopy(of *exchange) {
 		return
 	}
 	of.copy = nil
-	kept, whole := of.body.content()
+	content, complete := of.body.content()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !whole || !p.routes.Mirrored || p.ctx.Err() != nil {
+	if !complete || !p.routes.Mirrored || p.ctx.Err() != nil {
 		<-p.slots
 		return
 	}
@@ -103,7 +103,7 @@ func (p *Proxy) sendCopy(of *exchange) {
 		out = out.WithContext(ctx)
 		out.Header.Del("Expect")
 		out.Trailer, out.TransferEncoding = nil, nil
-		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(kept)), int64(len(kept))
+		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(content)), int64(len(content))
 		p.handlers[canary].ServeHTTP(discard{}, out)
 	})
 }

@@ -280,9 +280,9 @@ func TestEarlyHintsAndExpectation(t *testing.T) {
 		w.WriteHeader(http.StatusEarlyHints)
 		io.Copy(w, req.Body)
 	}).URL}
-	var said []int
+	var codes []int
 	trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
-		said = append(said, code)
+		codes = append(codes, code)
 		return nil
 	}}
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodPost, serveProxy(t, p).URL, strings.NewReader("hello"))
@@ -292,8 +292,8 @@ func TestEarlyHintsAndExpectation(t *testing.T) {
 	must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || string(body) != "hello" || !slices.Contains(said, http.StatusEarlyHints) {
-		t.Errorf("%q, %v, %v", body, said, err)
+	if err != nil || string(body) != "hello" || !slices.Contains(codes, http.StatusEarlyHints) {
+		t.Errorf("%q, %v, %v", body, codes, err)
 	}
 }
 
@@ -317,9 +317,9 @@ func TestEarlyAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &traffic.Proxy{Primary: serveEarlyAnswer(t), Canary: "http://127.0.0.1:1"}
 			t.Cleanup(p.Close)
-			var said bytes.Buffer
+			var errorLog bytes.Buffer
 			server := httptest.NewUnstartedServer(p)
-			server.Config.ErrorLog = log.New(&said, "", 0)
+			server.Config.ErrorLog = log.New(&errorLog, "", 0)
 			server.Start()
 			conn, err := net.Dial("tcp", server.Listener.Addr().String())
 			must(t, err)
@@ -337,8 +337,8 @@ func TestEarlyAnswer(t *testing.T) {
 			}
 			conn.Close()
 			server.Close()
-			if strings.Contains(said.String(), "panic") {
-				t.Error(said.String())
+			if strings.Contains(errorLog.String(), "panic") {
+				t.Error(errorLog.String())
 			}
 		})
 	}
@@ -346,7 +346,7 @@ func TestEarlyAnswer(t *testing.T) {
 
 // A connection is closed if an upstream upgrades it without a request of the client.
 func TestUnrequestedUpgrade(t *testing.T) {
-	gone := make(chan error)
+	closed := make(chan error)
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -355,12 +355,12 @@ func TestUnrequestedUpgrade(t *testing.T) {
 		defer conn.Close()
 		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: lines\r\n\r\n")
 		_, err = conn.Read(make([]byte, 1))
-		gone <- err
+		closed <- err
 	})
 	for name, start := range map[string]rollout.Routes{"502 no answer": {Canary: 100}, "primary": mirrored} {
 		p := &traffic.Proxy{Canary: server.URL, Start: start}
 		testenv.Equal(t, get(t, serveProxy(t, p).URL), name)
-		if err := <-gone; err == nil {
+		if err := <-closed; err == nil {
 			t.Error("something was sent")
 		}
 	}
@@ -489,14 +489,14 @@ func TestPromote(t *testing.T) {
 	p := &traffic.Proxy{Match: []rollout.Match{{Headers: map[string]rollout.StringMatch{"X-Insider": {Exact: "yes"}}}}}
 	url := serveProxy(t, p).URL
 	set(t, p, rollout.Routes{Canary: 100})
-	said := func() string { return strings.Join([]string{get(t, url), get(t, url, "X-Insider", "yes")}, " ") }
-	if got := said(); got != "primary canary" {
+	answers := func() string { return strings.Join([]string{get(t, url), get(t, url, "X-Insider", "yes")}, " ") }
+	if got := answers(); got != "primary canary" {
 		t.Fatalf("before: %s", got)
 	}
 	p.Promote()
-	testenv.Equal(t, said(), "canary canary", "promoted")
+	testenv.Equal(t, answers(), "canary canary", "promoted")
 	set(t, p, rollout.Routes{Primary: 100})
-	testenv.Equal(t, said(), "canary canary", "with all traffic at the primary")
+	testenv.Equal(t, answers(), "canary canary", "with all traffic at the primary")
 	target := &stopping{} // its ScaleDown would panic
 	testenv.Equal(t, p.Target(target).ScaleDown(t.Context()), nil)
 }

@@ -103,17 +103,17 @@ func (p *Proxy) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) 
 	if p.Next != nil && !m.Builtin() {
 		return p.Next.Query(ctx, c, m)
 	}
-	interval, least := cmp.Or(time.Duration(m.Interval), time.Minute), p.Interval
-	if least == 0 && c != nil {
-		least = c.Interval()
+	interval, minUptime := cmp.Or(time.Duration(m.Interval), time.Minute), p.Interval
+	if minUptime == 0 && c != nil {
+		minUptime = c.Interval()
 	}
 	switch {
 	case !m.Builtin():
 		return 0, fmt.Errorf("metric %q: the proxy knows %s and %s alone", m.Name, rollout.SuccessRate, rollout.RequestDuration)
 	case interval > windowSeconds*time.Second:
 		return 0, fmt.Errorf("metric %s: interval: the proxy remembers an hour", m.Name)
-	case !p.resumed.IsZero() && p.Now().Sub(p.resumed) < least:
-		return 0, fmt.Errorf("%w: the proxy began less than %s ago", rollout.ErrTooEarly, least)
+	case !p.resumed.IsZero() && p.Now().Sub(p.resumed) < minUptime:
+		return 0, fmt.Errorf("%w: the proxy began less than %s ago", rollout.ErrTooEarly, minUptime)
 	}
 	now, seconds := p.Now().Unix(), int((interval+time.Second-1)/time.Second)
 	p.mu.Lock()

@@ -56,15 +56,15 @@ func (c *call) readParameters(allowed []string) (err error) {
 	return err
 }
 
-// number reads a parameter that is a number from 1 to most; otherwise is its default.
-func (c *call) number(name string, most, otherwise int) (int, error) {
+// number reads a parameter that is a number from 1 to limit; otherwise is its default.
+func (c *call) number(name string, limit, otherwise int) (int, error) {
 	text, given := c.values[name]
 	if !given {
 		return otherwise, nil
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > most {
-		return 0, c.badParameter(name, "a number from 1 to "+strconv.Itoa(most))
+	if err != nil || n < 1 || n > limit {
+		return 0, c.badParameter(name, "a number from 1 to "+strconv.Itoa(limit))
 	}
 	return n, nil
 }
@@ -266,13 +266,13 @@ func listFiles(store *artifact.Store, a artifact.Artifact) ([]api.File, error) {
 		return nil, err
 	}
 	defer content.Close()
-	whole := []api.File{{Path: path.Base(a.Path), Size: a.Size}}
+	single := []api.File{{Path: path.Base(a.Path), Size: a.Size}}
 	if name := strings.ToLower(a.Path); !strings.HasSuffix(name, ".tar.gz") && !strings.HasSuffix(name, ".tgz") && !strings.HasSuffix(name, ".tar") {
-		return whole, nil
+		return single, nil
 	}
 	tree, err := artifact.Read(content, artifact.Limits{Entries: maxListed, Temp: store.Temp})
 	if errors.Is(err, artifact.ErrFormat) {
-		return whole, nil
+		return single, nil
 	}
 	if err != nil {
 		return nil, err
@@ -304,9 +304,9 @@ func (c *call) session() error { return c.reply(c.sessionOf(c.grant)) }
 // sessionOf returns the [api.Session] of a grant.
 func (s *Server) sessionOf(g httpserve.Grant) any {
 	allowed, scope := []string{}, g.Scope()
-	for _, what := range []string{mayFetch, mayRead, mayChange} { // allowed for at least some objects
-		if g.All || scope != nil && httpserve.Allows(scope.May, what) {
-			allowed = append(allowed, what)
+	for _, action := range []string{mayFetch, mayRead, mayChange} { // allowed for at least some objects
+		if g.All || scope != nil && httpserve.Allows(scope.May, action) {
+			allowed = append(allowed, action)
 		}
 	}
 	if checkPermission(g, mayDebug, source.Reference{}) == nil {
@@ -316,17 +316,17 @@ func (s *Server) sessionOf(g httpserve.Grant) any {
 }
 
 // readChange reads the author of a change and the reason. If the caller has a credential, its name is the author.
-func (c *call) readChange() (why api.Change, err error) {
-	err = c.bodies.JSON(c.w, c.r, &why)
-	if err == nil && (len(why.By) > maxActor || len(why.Reason) > maxReason) {
+func (c *call) readChange() (change api.Change, err error) {
+	err = c.bodies.JSON(c.w, c.r, &change)
+	if err == nil && (len(change.By) > maxActor || len(change.Reason) > maxReason) {
 		err = httpserve.Refuse(http.StatusBadRequest, "want at most %d bytes in by and %d in reason", maxActor, maxReason)
 	}
-	return api.Change{By: redact.String(cmp.Or(c.grant.Actor, why.By)), Reason: redact.String(why.Reason)}, err
+	return api.Change{By: redact.String(cmp.Or(c.grant.Actor, change.By)), Reason: redact.String(change.Reason)}, err
 }
 
 // reconcile requests a run, and waits for its end if the parameter wait is set.
 func (c *call) reconcile() error {
-	why, err := c.readChange()
+	change, err := c.readChange()
 	if err != nil {
 		return err
 	}
@@ -338,7 +338,7 @@ func (c *call) reconcile() error {
 	if err != nil {
 		return err
 	}
-	c.recordChange(why, "ReconcileRequested", "a run was requested")
+	c.recordChange(change, "ReconcileRequested", "a run was requested")
 	if wait > 0 {
 		ctx, cancel := context.WithTimeout(c.r.Context(), wait)
 		defer cancel()
@@ -354,30 +354,30 @@ func (c *call) reconcile() error {
 }
 
 func (c *call) suspend() error {
-	why, err := c.readChange()
+	change, err := c.readChange()
 	if err == nil {
-		err = c.Suspend(c.ref, source.Suspension{By: why.By, Reason: why.Reason})
+		err = c.Suspend(c.ref, source.Suspension{By: change.By, Reason: change.Reason})
 	}
-	return c.finishChange(err, why, "Suspended", "suspended")
+	return c.finishChange(err, change, "Suspended", "suspended")
 }
 
 func (c *call) resume() error {
-	why, err := c.readChange()
+	change, err := c.readChange()
 	if err == nil {
 		err = c.Resume(c.ref)
 	}
 	if c.view.Suspension == nil { // it was not suspended: resuming only requested a run
-		return c.finishChange(err, why, "ReconcileRequested", "a run was requested")
+		return c.finishChange(err, change, "ReconcileRequested", "a run was requested")
 	}
-	return c.finishChange(err, why, "Resumed", "resumed")
+	return c.finishChange(err, change, "Resumed", "resumed")
 }
 
 // finishChange records a change and answers with the changed object, unless err is set.
-func (c *call) finishChange(err error, why api.Change, reason, message string) error {
+func (c *call) finishChange(err error, change api.Change, reason, message string) error {
 	if err != nil {
 		return err
 	}
-	c.recordChange(why, reason, message)
+	c.recordChange(change, reason, message)
 	v, err := c.View(c.ref)
 	if err != nil {
 		return err
@@ -386,15 +386,15 @@ func (c *call) finishChange(err error, why api.Change, reason, message string) e
 }
 
 // recordChange logs a change and adds it to the journal.
-func (c *call) recordChange(why api.Change, reason, message string) {
+func (c *call) recordChange(change api.Change, reason, message string) {
 	log := c.log.With("object", c.view.Object.Head().String(), "change", reason)
-	if why.By != "" {
-		message += " by " + why.By
-		log = log.With("by", clean(why.By))
+	if change.By != "" {
+		message += " by " + change.By
+		log = log.With("by", clean(change.By))
 	}
-	if why.Reason != "" {
-		message += ": " + why.Reason
-		log = log.With("reason", clean(why.Reason))
+	if change.Reason != "" {
+		message += ": " + change.Reason
+		log = log.With("reason", clean(change.Reason))
 	}
 	log.Info("change", "remote", httpserve.Remote(c.r))
 	if c.config.Journal != nil {
@@ -463,17 +463,17 @@ func (c *call) watch() error {
 		return err
 	}
 	return c.stream(func(ctx context.Context, send func(int64, any)) error {
-		told := make(map[source.Reference]bool) // sources that the client knows
+		known := make(map[source.Reference]bool) // sources that the client knows
 		synced := false
 		return c.Watch(ctx, func(views []View) {
 			for _, v := range views {
 				ref := source.ReferenceTo(v.Object)
 				if v.Phase != Gone && selects(v) && c.mayStillRead(ref) {
 					one := Summary(v)
-					told[ref] = true
+					known[ref] = true
 					send(0, api.Notice{Source: &one})
-				} else if told[ref] {
-					delete(told, ref)
+				} else if known[ref] {
+					delete(known, ref)
 					send(0, api.Notice{Gone: &api.Gone{Kind: source.Involved(v.Object).Kind, Namespace: ref.Namespace, Name: ref.Name}})
 				}
 			}

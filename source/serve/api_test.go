@@ -49,12 +49,12 @@ func TestChange(t *testing.T) {
 		t.Errorf("%+v, %v, %v", one, ticket, err)
 	}
 	events, err := shop.Events(t.Context(), api.EventQuery{Filter: api.Filter{Name: "app"}})
-	said := map[string]int{}
+	messages := map[string]int{}
 	for _, e := range events {
-		said[e.Reason+": "+e.Message]++
+		messages[e.Reason+": "+e.Message]++
 	}
-	if err != nil || said["Suspended: suspended by shop: release freeze"] != 1 || said["Resumed: resumed by shop"] != 1 || said["ReconcileRequested: a run was requested by shop"] != 2 {
-		t.Errorf("events: %v, %v", said, err)
+	if err != nil || messages["Suspended: suspended by shop: release freeze"] != 1 || messages["Resumed: resumed by shop"] != 1 || messages["ReconcileRequested: a run was requested by shop"] != 2 {
+		t.Errorf("events: %v, %v", messages, err)
 	}
 	if text := r.log.String(); !strings.Contains(text, "change=Suspended by=shop") {
 		t.Errorf("log:\n%s", text)
@@ -165,7 +165,7 @@ func TestSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	// An object that waits for another one, and objects that are missing while a document is defective.
-	more := objects(t, `
+	added := objects(t, `
 apiVersion: source.headgate.dev/v1
 kind: GitRepository
 metadata: {name: whole, namespace: shop}
@@ -177,7 +177,7 @@ metadata: {name: part, namespace: shop}
 spec: {url: "https://git.example.org/part.git", interval: 1h}
 `)
 	r.git("part").set(delayResolve(time.Hour))
-	r.feed.set(serve.Desired{Objects: more, Defects: []error{errors.New("objects.yaml:3: spec.url: \x1b[1mis required https://ci:" + password + "@git.example.org")}})
+	r.feed.set(serve.Desired{Objects: added, Defects: []error{errors.New("objects.yaml:3: spec.url: \x1b[1mis required https://ci:" + password + "@git.example.org")}})
 	filled := map[string]bool{}
 	seen := errors.New("seen")
 	err := c.Watch(t.Context(), api.Filter{}, func(n api.Notice) error {
@@ -339,16 +339,16 @@ func TestStreamEnds(t *testing.T) {
 	name, began := filepath.Join(t.TempDir(), "callers.yaml"), time.Now()
 	text := "tokens: [{name: a, token: token-of-a-000001, expires: " + began.Add(time.Hour).UTC().Format(time.RFC3339) + "}]"
 	must(t, os.WriteFile(name, []byte(text), 0o600))
-	var later atomic.Int64
+	var clockOffset atomic.Int64
 	r := newHTTPFixture(t, false, func(r *httpFixture) {
 		r.Keepalive = 20 * time.Millisecond
-		r.Callers, _ = serve.OpenCallers(serve.CallersConfig{File: name, Now: func() time.Time { return began.Add(time.Duration(later.Load())) }})
+		r.Callers, _ = serve.OpenCallers(serve.CallersConfig{File: name, Now: func() time.Time { return began.Add(time.Duration(clockOffset.Load())) }})
 	})
 	resp := r.openStream(t.Context(), "/api/v1/watch", "token-of-a-000001")
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	lines.Scan()
-	later.Store(int64(2 * time.Hour))
+	clockOffset.Store(int64(2 * time.Hour))
 	for lines.Scan() { // until the stream ends
 	}
 	if status, _, _ := r.ask("GET", "/api/v1/sources", "token-of-a-000001", ""); status != 401 {
@@ -550,19 +550,19 @@ func TestKindSpelling(t *testing.T) {
 	if status, _, _ := r.ask("GET", "/HelmChart/shop/web/latest.tar.gz", "", ""); status != 404 {
 		t.Errorf("a kind in capitals: %d", status)
 	}
-	gone := []string{}
+	goneKinds := []string{}
 	err := r.client("").Watch(t.Context(), api.Filter{Namespace: "shop"}, func(n api.Notice) error {
 		switch {
 		case n.Synced:
 			r.feed.set(serve.Desired{Objects: objects(t, documents)})
 		case n.Gone != nil:
-			if gone = append(gone, n.Gone.Kind); len(gone) == 2 {
+			if goneKinds = append(goneKinds, n.Gone.Kind); len(goneKinds) == 2 {
 				return errStop
 			}
 		}
 		return nil
 	})
-	if slices.Sort(gone); err != errStop || !slices.Equal(gone, []string{"HelmChart", "HelmRepository"}) {
-		t.Errorf("gone are %v, %v", gone, err)
+	if slices.Sort(goneKinds); err != errStop || !slices.Equal(goneKinds, []string{"HelmChart", "HelmRepository"}) {
+		t.Errorf("kinds of deleted sources: %v, %v", goneKinds, err)
 	}
 }

@@ -125,9 +125,9 @@ func TestForeign(t *testing.T) {
 			r.Errorf("%+v", views)
 		}
 		_, err := r.View(repoRef("base"))
-		_, asked := r.Request(repoRef("base"), serve.Request)
-		if !errors.Is(err, fs.ErrNotExist) || !errors.Is(asked, fs.ErrNotExist) {
-			r.Errorf("%v, %v", err, asked)
+		_, requestErr := r.Request(repoRef("base"), serve.Request)
+		if !errors.Is(err, fs.ErrNotExist) || !errors.Is(requestErr, fs.ErrNotExist) {
+			r.Errorf("%v, %v", err, requestErr)
 		}
 		r.restart(nil) // starts with garbage collection of the store
 		r.wantRuns("app input unchanged")
@@ -161,11 +161,11 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 // Artifacts that are missing from the store are fetched from other servers, but never from the server itself.
 func TestForeignArtifacts(t *testing.T) {
-	var asked []string
+	var requests []string
 	var from source.Sources
 	withFixture(t, list(repo("a", site, time.Hour)), func(r *fixture) {
 		r.Artifacts = &artifact.Client{Temp: r.Store.Temp, HTTP: &http.Client{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
-			asked = append(asked, req.URL.String())
+			requests = append(requests, req.URL.String())
 			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("x")), ContentLength: 1}, nil
 		})}}
 		r.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
@@ -184,6 +184,6 @@ func TestForeignArtifacts(t *testing.T) {
 		if _, err := from.Open(r.Context(), a); !errors.Is(err, fs.ErrNotExist) {
 			r.Error(err)
 		}
-		testenv.Equal(r.TB, strings.Join(asked, " "), "http://elsewhere/bucket/default/b/1/x")
+		testenv.Equal(r.TB, strings.Join(requests, " "), "http://elsewhere/bucket/default/b/1/x")
 	})
 }

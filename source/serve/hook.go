@@ -131,16 +131,16 @@ func (c *call) authenticateHook() *hookAnswer {
 // hookToken returns the token of an object's webhook and the name of its Secret. The token is "" if the
 // object has none.
 func (c *call) hookToken(obj source.Object) (token, name string, err error) {
-	name, asked := obj.Head().Metadata.Annotations[HookAnnotation]
-	if !asked {
+	name, annotated := obj.Head().Metadata.Annotations[HookAnnotation]
+	if !annotated {
 		name = c.config.Hooks
 	}
-	if !asked && name == "" {
+	if !annotated && name == "" {
 		return "", "", nil
 	}
 	s, err := latestSecrets{c.Server}.Secret(c.r.Context(), c.ref.Namespace, name)
 	switch missing := errors.Is(err, fs.ErrNotExist); {
-	case missing && !asked:
+	case missing && !annotated:
 		return "", name, nil
 	case missing:
 		err = fmt.Errorf("secret %s/%s does not exist", c.ref.Namespace, name) // the object does
@@ -224,9 +224,9 @@ func verifyProof(w http.ResponseWriter, r *http.Request, token string) (right bo
 
 // tokenCandidates returns the values of a request that may be a token; some may be "".
 func tokenCandidates(r *http.Request) []string {
-	whole := r.Header.Get("Authorization")
-	all := []string{r.Header.Get("X-Gitlab-Token"), r.URL.Query().Get("token"), whole}
-	if scheme, rest, found := strings.Cut(whole, " "); found && strings.EqualFold(scheme, "bearer") {
+	authorization := r.Header.Get("Authorization")
+	all := []string{r.Header.Get("X-Gitlab-Token"), r.URL.Query().Get("token"), authorization}
+	if scheme, rest, found := strings.Cut(authorization, " "); found && strings.EqualFold(scheme, "bearer") {
 		all = append(all, strings.TrimSpace(rest))
 	}
 	if _, password, ok := r.BasicAuth(); ok {

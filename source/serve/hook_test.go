@@ -85,17 +85,17 @@ func (h *hookFixture) answer(r *http.Request) (int, string) {
 	h.Helper()
 	w := httptest.NewRecorder()
 	h.Handler().ServeHTTP(w, r)
-	var said struct {
+	var reply struct {
 		Status int
 		Reason string
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &said); w.Code != 404 && w.Code != 405 && (err != nil || said.Status != w.Code) {
+	if err := json.Unmarshal(w.Body.Bytes(), &reply); w.Code != 404 && w.Code != 405 && (err != nil || reply.Status != w.Code) {
 		h.Errorf("%v: %s", err, w.Body)
 	}
 	if text := w.Body.String() + h.log.String(); strings.Contains(text, hookToken) || strings.Contains(text, "\x1b") {
 		h.Errorf("%q is not to be shown", text)
 	}
-	return w.Code, said.Reason
+	return w.Code, reply.Reason
 }
 
 func hmacHex(of func() hash.Hash, key, body string) string {

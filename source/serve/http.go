@@ -82,29 +82,29 @@ func kindPattern(p httpserve.Pattern) httpserve.Pattern {
 }
 
 // checkPermission returns nil if a caller may do something with an object, and the denial otherwise. The zero Reference means all objects.
-func checkPermission(g httpserve.Grant, what string, ref source.Reference) error {
+func checkPermission(g httpserve.Grant, action string, ref source.Reference) error {
 	s := g.Scope()
 	hasKind := func(kind string) bool { return httpserve.Allows(s.Kinds, kind) }
 	switch {
 	case g.All:
 		return nil
 	case s == nil:
-		return httpserve.Forbid("missing", g.Actor, what+": nothing is allowed")
-	case s.May == nil && what == mayDebug, s.May != nil && !slices.Contains(*s.May, httpserve.Pattern(what)):
-		return httpserve.OutOfScope("may", g.Actor, what, what)
+		return httpserve.Forbid("missing", g.Actor, action+": nothing is allowed")
+	case s.May == nil && action == mayDebug, s.May != nil && !slices.Contains(*s.May, httpserve.Pattern(action)):
+		return httpserve.OutOfScope("may", g.Actor, action, action)
 	case !httpserve.Allows(s.Namespaces, ref.Namespace):
-		return httpserve.OutOfScope("namespace", g.Actor, what, ref.Namespace)
+		return httpserve.OutOfScope("namespace", g.Actor, action, ref.Namespace)
 	case !hasKind(ref.Kind) && !slices.ContainsFunc(source.Spellings(ref.Kind), hasKind):
-		return httpserve.OutOfScope("kind", g.Actor, what, ref.Kind)
+		return httpserve.OutOfScope("kind", g.Actor, action, ref.Kind)
 	}
 	return nil
 }
 
 // authorize authenticates the caller of c and sets c.grant. It returns nil if the caller may do something with an object, and
 // the denial otherwise.
-func (c *call) authorize(what string, ref source.Reference) (err error) {
+func (c *call) authorize(action string, ref source.Reference) (err error) {
 	if c.grant, err = c.config.Callers.Identify(c.r, ""); err == nil {
-		err = checkPermission(c.grant, what, ref)
+		err = checkPermission(c.grant, action, ref)
 	}
 	return err
 }

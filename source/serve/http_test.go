@@ -365,7 +365,7 @@ tokens:
 			want = http.StatusOK
 		}
 		log := r.log.String()[before:]
-		if said := "reason=" + tt.kind + " actor=" + tt.token; status != want || strings.Contains(log, "msg=refused") != (tt.kind != "") || tt.kind != "" && !strings.Contains(log, said) {
+		if attrs := "reason=" + tt.kind + " actor=" + tt.token; status != want || strings.Contains(log, "msg=refused") != (tt.kind != "") || tt.kind != "" && !strings.Contains(log, attrs) {
 			t.Errorf("%s: %s %s: %d %.80s, want %d: %s", tt.token, tt.what, tt.object, status, body, want, log)
 		}
 	}
@@ -463,11 +463,11 @@ func TestReadyz(t *testing.T) {
 // A request before the first Desired of the feed is answered when that arrives, or when the server ends.
 func TestRequestBeforeFirstDesired(t *testing.T) {
 	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
-		asked, answered := make(chan struct{}), make(chan *httptest.ResponseRecorder, 1)
+		requested, answered := make(chan struct{}), make(chan *httptest.ResponseRecorder, 1)
 		r := newHTTPFixture(t, false)
 		c := r.Config
 		c.Feed = feedFunc(func(ctx context.Context, set func(serve.Desired)) error {
-			if <-asked; want == http.StatusOK {
+			if <-requested; want == http.StatusOK {
 				set(serve.Desired{Objects: objects(t, documents)})
 			}
 			<-ctx.Done()
@@ -482,7 +482,7 @@ func TestRequestBeforeFirstDesired(t *testing.T) {
 			s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/sources/gitrepository/shop/app", nil))
 			answered <- w
 		}()
-		if close(asked); want != http.StatusOK {
+		if close(requested); want != http.StatusOK {
 			cancel()
 		}
 		if w := <-answered; w.Code != want {
@@ -526,7 +526,7 @@ func TestHostileRequests(t *testing.T) {
 	f := newHTTPFixture(t, false, func(r *httpFixture) { r.Callers = callersOf(t, knownCallers) })
 	open := newHTTPFixture(t, false)
 	bearer := func(token string) string { return "Authorization: Bearer " + token + "\r\n" }
-	for what, tt := range map[string]struct {
+	for name, tt := range map[string]struct {
 		at      *httpFixture
 		request string // method and target
 		header  string
@@ -563,13 +563,13 @@ func TestHostileRequests(t *testing.T) {
 		}
 		resp, body := tt.at.sendRaw(tt.request + " HTTP/1.1\r\n" + host + tt.header + "\r\n")
 		if resp.StatusCode != tt.want || (resp.Header.Get("Repr-Digest") != "") != (tt.want == 200) {
-			t.Errorf("%s: %d %q, want %d", what, resp.StatusCode, body, tt.want)
+			t.Errorf("%s: %d %q, want %d", name, resp.StatusCode, body, tt.want)
 		}
 		if tt.want >= 401 && tt.want <= 404 && resp.Header.Get("Cache-Control") != "no-store" {
-			t.Errorf("%s: caches may keep the answer: %q", what, resp.Header.Get("Cache-Control"))
+			t.Errorf("%s: caches may keep the answer: %q", name, resp.Header.Get("Cache-Control"))
 		}
 		if strings.Contains(body, "0123456789abcdef") {
-			t.Errorf("%s: the answer has a token: %q", what, body)
+			t.Errorf("%s: the answer has a token: %q", name, body)
 		}
 	}
 	for _, log := range []*logBuffer{f.log, open.log} {
@@ -582,11 +582,11 @@ func TestHostileRequests(t *testing.T) {
 // TestLargeRequests checks the limits for the header and path of a request without a credential.
 func TestLargeRequests(t *testing.T) {
 	f := newHTTPFixture(t, false)
-	for what, head := range map[string]string{
+	for name, head := range map[string]string{
 		"a header": "X: " + strings.Repeat("a", 80<<10), "headers": strings.Repeat("X: a\r\n", 20_000), "a cookie": "Cookie: " + strings.Repeat("a=b; ", 20_000),
 	} {
 		if resp, _ := f.sendRaw("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" + head + "\r\n\r\n"); resp.StatusCode != 431 && resp.StatusCode != 0 {
-			t.Errorf("%s: %d", what, resp.StatusCode)
+			t.Errorf("%s: %d", name, resp.StatusCode)
 		}
 	}
 	if resp, _ := f.sendRaw("GET /" + strings.Repeat("a/", 50<<10) + " HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); resp.StatusCode/100 == 2 {

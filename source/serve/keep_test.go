@@ -71,9 +71,9 @@ func (r *fixture) wantEvents(reason string, want int) {
 // After a restart, objects that were up to date are not fetched again: their views exist at once, and they run at their
 // next tick. The URLs in statuses use the current base URL of the store.
 func TestRestart(t *testing.T) {
-	bad := "https://one.example/bad"
-	objects := list(repo("good", site, time.Hour), repo("bad", bad, time.Hour), repo("held", site, time.Hour), repo("edited", site, time.Hour))
-	withFixture(t, objects, func(r *fixture) { r.upstream(bad).err = errRefused }, func(r *fixture) {
+	badURL := "https://one.example/bad"
+	objects := list(repo("good", site, time.Hour), repo("bad", badURL, time.Hour), repo("held", site, time.Hour), repo("edited", site, time.Hour))
+	withFixture(t, objects, func(r *fixture) { r.upstream(badURL).err = errRefused }, func(r *fixture) {
 		r.must(r.Suspend(repoRef("held"), source.Suspension{By: "alice"}))
 		resolves, opens := r.upstreamCounts(site)
 		r.restart(func() {

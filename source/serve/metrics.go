@@ -224,9 +224,9 @@ func (s *Server) observeRun(last source.Outcome, r Run) (shown *api.Run) {
 	}
 	run, object := runOf(r), r.Object
 	object.Kind = r.Kind
-	level, said := levels[outcome], "run"
+	level, message := levels[outcome], "run"
 	if (outcome == source.Stored || outcome == source.Unchanged) && (last == source.Failed || last == source.Stalled || last == source.Waiting) {
-		level, said = slog.LevelInfo, "recovered" // logged even if nothing changed
+		level, message = slog.LevelInfo, "recovered" // logged even if nothing changed
 	}
 	attrs := []slog.Attr{slog.String("object", object.String()), slog.String("trigger", run.Trigger), slog.String("outcome", run.Outcome)}
 	if outcome != last || outcome != source.Unchanged {
@@ -235,7 +235,7 @@ func (s *Server) observeRun(last source.Outcome, r Run) (shown *api.Run) {
 	}
 	attrs = append(attrs, slog.Float64("took", r.Took.Round(time.Millisecond).Seconds()), slog.String("why", run.Why), slog.String("error", run.Error))
 	attrs = slices.DeleteFunc(attrs, func(a slog.Attr) bool { return a.Value.Kind() == slog.KindString && a.Value.String() == "" })
-	s.log.LogAttrs(context.Background(), level, said, attrs...)
+	s.log.LogAttrs(context.Background(), level, message, attrs...)
 	return shown
 }
 

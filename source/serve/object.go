@@ -241,37 +241,37 @@ const watchDelay = 50 * time.Millisecond
 // changed, until ctx or the server ends. Then it returns nil. It does not report a change that another
 // one replaces within some milliseconds, or before each returns.
 func (s *Server) Watch(ctx context.Context, each func([]View)) error {
-	var told []*entry  // the entries of the last round
-	var version uint64 // of the last round
+	var reported []*entry // the entries of the last round
+	var version uint64    // of the last round
 	select {
 	case <-s.ready:
 	case <-s.ended:
 	case <-ctx.Done():
 	}
 	for first := true; ; first = false {
-		var fresh []View
+		var changed []View
 		s.mu.Lock()
-		news := s.news
-		for _, e := range told {
+		changes := s.news
+		for _, e := range reported {
 			if e.phase() == Gone {
-				fresh = append(fresh, s.view(e))
+				changed = append(changed, s.view(e))
 			}
 		}
 		for _, e := range s.sorted {
 			if e.version > version && !e.foreign {
-				fresh = append(fresh, s.view(e))
+				changed = append(changed, s.view(e))
 			}
 		}
-		told, version = s.sorted, s.version
+		reported, version = s.sorted, s.version
 		s.mu.Unlock()
 		if ctx.Err() != nil {
 			return nil
 		}
-		if first || len(fresh) > 0 {
-			each(fresh)
+		if first || len(changed) > 0 {
+			each(changed)
 		}
 		select {
-		case <-news:
+		case <-changes:
 		case <-s.ended:
 			return nil
 		case <-ctx.Done():
@@ -350,7 +350,7 @@ func (s *Server) Request(ref source.Reference, by Trigger) (int64, error) {
 // the view of the object then. The error is the cause of ctx, or [ErrEnded], or it wraps
 // fs.ErrNotExist if the object was removed, or [ErrSuspended] if it is suspended and will not run.
 func (s *Server) Wait(ctx context.Context, ref source.Reference, run int64) (View, error) {
-	look := func() (v View, news chan struct{}, err error) {
+	check := func() (v View, changes chan struct{}, err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		e, err := s.liveEntry(ref)
@@ -364,12 +364,12 @@ func (s *Server) Wait(ctx context.Context, ref source.Reference, run int64) (Vie
 		return View{}, s.news, err
 	}
 	for {
-		v, news, err := look()
-		if err != nil || news == nil {
+		v, changes, err := check()
+		if err != nil || changes == nil {
 			return v, err
 		}
 		select {
-		case <-news:
+		case <-changes:
 		case <-s.ended:
 			return View{}, ErrEnded
 		case <-ctx.Done():
@@ -393,17 +393,17 @@ func (s *Server) Suspend(ref source.Reference, hold source.Suspension) error {
 func (s *Server) Resume(ref source.Reference) error { return s.setSuspension(ref, nil) }
 
 // outputs returns the entries of the objects that e makes, if it is a generator.
-func (s *Server) outputs(e *entry) (made []*entry) {
+func (s *Server) outputs(e *entry) (outputs []*entry) {
 	g, is := e.doc.(*source.ArtifactGenerator)
 	if !is {
 		return nil
 	}
 	for _, ref := range g.Plan().Needs {
 		if out, err := s.liveEntry(ref); err == nil {
-			made = append(made, out)
+			outputs = append(outputs, out)
 		}
 	}
-	return made
+	return outputs
 }
 
 // setSuspension saves a suspension, or removes it if hold is nil, and then applies it. For a generator it does

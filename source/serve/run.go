@@ -300,13 +300,13 @@ func (s *Server) emit(e *entry, event source.Event) {
 func (s *Server) repeats(e *entry, event *source.Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	plain, n, now := *event, e.repeated, s.clock()
-	plain.Timestamp = time.Time{}
-	if reflect.DeepEqual(plain, e.event) && now-e.emitted < repeatInterval {
+	undated, n, now := *event, e.repeated, s.clock()
+	undated.Timestamp = time.Time{}
+	if reflect.DeepEqual(undated, e.event) && now-e.emitted < repeatInterval {
 		e.repeated++
 		return true
 	}
-	e.event, e.emitted, e.repeated = plain, now, 0
+	e.event, e.emitted, e.repeated = undated, now, 0
 	if n > 0 {
 		metadata := map[string]string{RepeatedKey: strconv.Itoa(n)}
 		maps.Copy(metadata, event.Metadata)
@@ -405,20 +405,20 @@ func (s *Server) SecretChanged(namespace, name string) {
 }
 
 // recheckSecrets repeats the Secret lookups of the last runs of entries, and enqueues the entries for which a result
-// differs. Meant selects the lookups to repeat; nil selects all.
-func (s *Server) recheckSecrets(from source.Secrets, entries []*entry, meant func(secretQuery) bool) {
+// differs. match selects the lookups to repeat; nil selects all.
+func (s *Server) recheckSecrets(from source.Secrets, entries []*entry, match func(secretQuery) bool) {
 	now := &recorder{Secrets: from}
-	asked := make(map[secretQuery]bool)
+	queries := make(map[secretQuery]bool)
 	s.mu.Lock()
 	for _, e := range entries {
 		for q := range e.lookups {
-			if meant == nil || meant(q) {
-				asked[q] = true
+			if match == nil || match(q) {
+				queries[q] = true
 			}
 		}
 	}
 	s.mu.Unlock()
-	for q := range asked {
+	for q := range queries {
 		if q.account {
 			now.PullSecrets(s.ctx, q.namespace, q.name)
 		} else {

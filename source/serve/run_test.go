@@ -468,11 +468,11 @@ func TestFreshness(t *testing.T) {
 		r.upstream(site).set(func(u *upstream) { u.resolveDelay = 10 * time.Second })
 		r.Request(repoRef("a"), serve.Request)
 		time.Sleep(5 * time.Second)
-		asked := time.Now() // while a run is under way
+		requestedAt := time.Now() // while a run is under way
 		r.Request(repoRef("a"), serve.Hook)
 		time.Sleep(6 * time.Second)
-		if !since().Equal(asked) {
-			r.Errorf("answers from %s after it was asked for", since().Sub(asked))
+		if !since().Equal(requestedAt) {
+			r.Errorf("answers from %s after it was asked for", since().Sub(requestedAt))
 		}
 		r.upstream(site).set(func(u *upstream) { u.resolveDelay, u.err = 0, errRefused })
 		run, _ := r.Request(repoRef("a"), serve.Request)
@@ -493,7 +493,7 @@ func TestRepeatedEvents(t *testing.T) {
 		r.Jitter, r.MinRetry, r.MaxRetry = -1, 20*time.Second, 20*time.Second
 		r.upstream(site).err, r.upstream(other).err = errRefused, errRefused
 	}, func(r *fixture) {
-		told := func(wait time.Duration, err error, want string) {
+		expectEvents := func(wait time.Duration, err error, want string) {
 			r.Helper()
 			r.upstream(site).fail(err)
 			time.Sleep(wait)
@@ -504,12 +504,12 @@ func TestRepeatedEvents(t *testing.T) {
 					all = append(all, fmt.Sprint(e.Severity, e.Metadata[serve.RepeatedKey]))
 				}
 			}
-			testenv.Equal(r.TB, strings.Join(all, " "), want, "told")
+			testenv.Equal(r.TB, strings.Join(all, " "), want, "events")
 		}
-		told(4*time.Minute, errRefused, "error")
-		told(90*time.Second, errRefused, "error error14")
-		told(20*time.Second, errors.New("another answer"), "error error14 error1")
-		told(20*time.Second, nil, "error error14 error1 info")
+		expectEvents(4*time.Minute, errRefused, "error")
+		expectEvents(90*time.Second, errRefused, "error error14")
+		expectEvents(20*time.Second, errors.New("another answer"), "error error14 error1")
+		expectEvents(20*time.Second, nil, "error error14 error1 info")
 	})
 }
 
@@ -575,13 +575,13 @@ func TestDependencies(t *testing.T) {
 func TestCircle(t *testing.T) {
 	a, b := repo("a", site, time.Hour, "b"), repo("b", site, time.Hour, "a")
 	withFixture(t, list(a, b, repo("self", site, time.Hour, "self"), repo("c", site, time.Hour)), nil, func(r *fixture) {
-		for name, way := range map[string]string{
+		for name, circle := range map[string]string{
 			"a":    "GitRepository/default/a → GitRepository/default/b → GitRepository/default/a",
 			"b":    "GitRepository/default/b → GitRepository/default/a → GitRepository/default/b",
 			"self": "GitRepository/default/self → GitRepository/default/self",
 		} {
 			v := r.view(name)
-			if c := v.Object.Common().Condition(source.StalledCondition); v.Phase != serve.Stalled || !strings.Contains(c.Message, way) {
+			if c := v.Object.Common().Condition(source.StalledCondition); v.Phase != serve.Stalled || !strings.Contains(c.Message, circle) {
 				r.Errorf("%s: %+v %s", name, v, c.Message)
 			}
 		}
@@ -795,7 +795,7 @@ func TestWatch(t *testing.T) {
 	base := list(repo("a", site, time.Hour), repo("b", site, time.Hour))
 	withFixture(t, base, func(r *fixture) { r.Retention = time.Minute }, func(r *fixture) {
 		ctx, cancel := context.WithCancel(r.Context())
-		var told, slow []string
+		var fast, slow []string
 		tell := func(to *[]string, pause time.Duration) func([]serve.View) {
 			return func(views []serve.View) {
 				time.Sleep(pause) // a slow watcher does not hold up others
@@ -815,19 +815,19 @@ func TestWatch(t *testing.T) {
 			return all
 		}
 		done := make(chan error, 2)
-		go func() { done <- r.Watch(ctx, tell(&told, 0)) }()
+		go func() { done <- r.Watch(ctx, tell(&fast, 0)) }()
 		go func() { done <- r.Watch(ctx, tell(&slow, time.Hour)) }()
-		testenv.Equal(r.TB, read(&told), []string{"a1idle", "b1idle"})
+		testenv.Equal(r.TB, read(&fast), []string{"a1idle", "b1idle"})
 		for range 100 {
 			r.Request(repoRef("a"), serve.Request)
 			time.Sleep(time.Second)
 		}
-		if got := read(&told); len(got) != 100 || got[99] != "a101idle" {
+		if got := read(&fast); len(got) != 100 || got[99] != "a101idle" {
 			r.Errorf("%d: %v", len(got), got)
 		}
 		r.put(base[0])
 		time.Sleep(2 * time.Minute)
-		testenv.Equal(r.TB, read(&told), []string{"b1removed", "b1gone"})
+		testenv.Equal(r.TB, read(&fast), []string{"b1removed", "b1gone"})
 		time.Sleep(12 * time.Hour)
 		if got := read(&slow); len(got) > 30 || !slices.Contains(got, "b1gone") {
 			r.Errorf("slow: %v", got)

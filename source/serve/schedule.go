@@ -156,8 +156,8 @@ func (s *Server) nextTick(e *entry, now time.Duration) time.Duration {
 
 // backOff returns the delay after a number of failures in a row, 1 or more: it doubles with each, up to limit. The delay
 // varies at the limit too, so that objects that failed together do not retry together for ever.
-func backOff(failures int, least, limit time.Duration, jitter float64) time.Duration {
-	wait := float64(least) * math.Exp2(float64(failures-1)) * (1 + jitter*(2*rand.Float64()-1))
+func backOff(failures int, base, limit time.Duration, jitter float64) time.Duration {
+	wait := float64(base) * math.Exp2(float64(failures-1)) * (1 + jitter*(2*rand.Float64()-1))
 	return time.Duration(min(wait, float64(limit)*(1-jitter*rand.Float64())))
 }
 
@@ -253,8 +253,8 @@ func (s *slots) release(host string) {
 
 // admit waits for a slot to fetch content from a host. The caller calls end to return the slot.
 func (s *Server) admit(ctx context.Context, host string) (end func(), err error) {
-	mine := make(chan struct{})
-	t := &waiter{host, func() { close(mine) }}
+	granted := make(chan struct{})
+	t := &waiter{host, func() { close(granted) }}
 	s.mu.Lock()
 	s.fetches.add(t)
 	s.fetches.grant()
@@ -266,7 +266,7 @@ func (s *Server) admit(ctx context.Context, host string) (end func(), err error)
 		s.fetches.grant()
 	}
 	select {
-	case <-mine:
+	case <-granted:
 		return end, nil
 	case <-ctx.Done():
 	}

@@ -106,17 +106,17 @@ func TestStalledHosts(t *testing.T) {
 			})
 		})
 	}
-	for name, later := range map[string]time.Duration{"at once": 0, "later": time.Second} {
+	for name, delay := range map[string]time.Duration{"at once": 0, "later": time.Second} {
 		t.Run(name, func(t *testing.T) {
 			var bad, good []source.Object
 			withFixture(t, nil, func(r *fixture) {
 				r.Runs = 64
 				bad, good = r.reposOnHosts(80, 5, "bad", time.Minute, delayResolve(time.Hour)), r.reposOnHosts(25, 1, "good", time.Minute, delayResolve(100*time.Millisecond))
-				if r.feed.now.Objects = bad; later == 0 {
+				if r.feed.now.Objects = bad; delay == 0 {
 					r.feed.now.Objects = slices.Concat(bad, good)
 				}
 			}, func(r *fixture) {
-				time.Sleep(later)
+				time.Sleep(delay)
 				r.put(slices.Concat(bad, good)...)
 				time.Sleep(10 * time.Second)
 				testenv.Equal(r.TB, strings.Count(describe(append(r.firstRuns, r.takeRuns()...)), "stored"), 25)
@@ -199,9 +199,9 @@ func TestFailedHostIsNotStarved(t *testing.T) {
 		}
 		run, err := r.Request(repoRef("doubtful0"), serve.Request)
 		r.must(err)
-		asked := time.Now()
-		if _, err := r.Wait(r.Context(), repoRef("doubtful0"), run); err != nil || time.Since(asked) > 5*time.Second {
-			r.Errorf("%v after %s", err, time.Since(asked))
+		requestedAt := time.Now()
+		if _, err := r.Wait(r.Context(), repoRef("doubtful0"), run); err != nil || time.Since(requestedAt) > 5*time.Second {
+			r.Errorf("%v after %s", err, time.Since(requestedAt))
 		}
 	})
 }
@@ -305,8 +305,8 @@ func (w *randomObjects) observe(run serve.Run) {
 		w.Errorf("%s: %s late", name, late)
 	}
 	if run.Trigger == serve.Retry && w.last[name] == source.Failed {
-		least := min(750*time.Millisecond<<(min(w.failed[name], 30)-1), 15*time.Minute) * 94 / 100
-		if gap := run.Started.Sub(w.ended[name]); gap < least {
+		minGap := min(750*time.Millisecond<<(min(w.failed[name], 30)-1), 15*time.Minute) * 94 / 100
+		if gap := run.Started.Sub(w.ended[name]); gap < minGap {
 			w.Errorf("%s: tried again after %s, %d failures", name, gap, w.failed[name])
 		}
 	}

@@ -35,13 +35,13 @@ func (s *Server) apply(d Desired) error {
 		d.Secrets = source.Chain()
 	}
 	s.applyMu.Lock()
-	fresh, err := s.restore(d)
+	added, err := s.restore(d)
 	if err != nil {
 		s.applyMu.Unlock()
 		return fmt.Errorf("read what was saved: %w", err)
 	}
 	s.listed = s.listed || len(d.Defects) == 0
-	all, since := s.updateEntries(d, fresh)
+	all, since := s.updateEntries(d, added)
 	s.each(maps.Keys(since), func(e *entry) { // failures are retried with the next Desired
 		err := s.config.Statuses.SetRemoved(e.ref, since[e])
 		if s.emitError(e.ref, removalFailed, err); err == nil {
@@ -59,15 +59,15 @@ func (s *Server) apply(d Desired) error {
 // objects without a document. Those whose saved document cannot be read are left out while there are defects, so that
 // they are not removed. restore fails if the statuses cannot be listed at the start, because suspensions would be unknown.
 func (s *Server) restore(d Desired) (map[source.Reference]*entry, error) {
-	fresh := make(map[source.Reference]*entry)
+	added := make(map[source.Reference]*entry)
 	s.mu.Lock()
 	known := maps.Clone(s.entries)
 	s.mu.Unlock()
 	for doc, invalid := range d.all() {
 		ref := source.ReferenceTo(doc)
-		if e := known[ref]; (e == nil || e.foreign && !d.foreign(ref)) && fresh[ref] == nil {
-			fresh[ref] = &entry{ref: ref, foreign: d.foreign(ref), invalid: invalid}
-			fresh[ref].setDocument(doc, nil)
+		if e := known[ref]; (e == nil || e.foreign && !d.foreign(ref)) && added[ref] == nil {
+			added[ref] = &entry{ref: ref, foreign: d.foreign(ref), invalid: invalid}
+			added[ref].setDocument(doc, nil)
 		}
 	}
 	if !s.listed {
@@ -78,16 +78,16 @@ func (s *Server) restore(d Desired) (map[source.Reference]*entry, error) {
 		since, err := s.config.Statuses.Removed()
 		s.emitError(source.Reference{}, readFailed, err)
 		for _, ref := range refs {
-			if known[ref] == nil && fresh[ref] == nil {
-				fresh[ref] = &entry{ref: ref}
+			if known[ref] == nil && added[ref] == nil {
+				added[ref] = &entry{ref: ref}
 			}
-			if e := fresh[ref]; e != nil {
+			if e := added[ref]; e != nil {
 				e.savedRemoval = since[ref]
 			}
 		}
 	}
-	s.each(maps.Values(fresh), s.restoreOne)
-	maps.DeleteFunc(fresh, func(ref source.Reference, e *entry) bool {
+	s.each(maps.Values(added), s.restoreOne)
+	maps.DeleteFunc(added, func(ref source.Reference, e *entry) bool {
 		unread := e.doc == nil
 		if unread {
 			e.doc = source.New(ref)
@@ -95,7 +95,7 @@ func (s *Server) restore(d Desired) (map[source.Reference]*entry, error) {
 		}
 		return unread && len(d.Defects) > 0
 	})
-	return fresh, nil
+	return added, nil
 }
 
 // restoreOne reads the saved state of one object. If the entry has no document and the saved one cannot be read, its
@@ -165,7 +165,7 @@ func (s *Server) each(entries iter.Seq[*entry], do func(*entry)) {
 
 // updateEntries updates the entries to d; the server is ready after the first call. It returns all entries, and the removal
 // times that differ from the saved ones: the zero time for an entry that came back.
-func (s *Server) updateEntries(d Desired, fresh map[source.Reference]*entry) (all []*entry, since map[*entry]time.Time) {
+func (s *Server) updateEntries(d Desired, added map[source.Reference]*entry) (all []*entry, since map[*entry]time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.serial++
@@ -176,7 +176,7 @@ func (s *Server) updateEntries(d Desired, fresh map[source.Reference]*entry) (al
 		s.log.Info("documents", "objects", len(d.Objects), "defects", len(d.Defects))
 	}
 	s.secrets, s.objectCount, s.defects, s.foreign = d.Secrets, len(d.Objects), d.Defects, d.foreign
-	for ref, e := range fresh {
+	for ref, e := range added {
 		s.entries[ref], e.serial = e, s.serial-1
 		s.markChanged(e)
 	}
@@ -196,7 +196,7 @@ func (s *Server) updateEntries(d Desired, fresh map[source.Reference]*entry) (al
 			s.markChanged(e) // it is missing
 		}
 	}
-	s.linkAndPlan(fresh)
+	s.linkAndPlan(added)
 	if s.serial == 1 {
 		close(s.ready)
 		s.work.Go(s.scrub)
@@ -217,7 +217,7 @@ func (s *Server) updateEntries(d Desired, fresh map[source.Reference]*entry) (al
 
 // linkAndPlan updates order, inputs and upstreams of all entries, and plans the first runs of new entries: at once, or at the
 // next tick if the saved status is good.
-func (s *Server) linkAndPlan(fresh map[source.Reference]*entry) {
+func (s *Server) linkAndPlan(added map[source.Reference]*entry) {
 	s.sorted = slices.SortedFunc(maps.Values(s.entries), compareEntries)
 	s.link()
 	for _, e := range s.sorted {
@@ -226,7 +226,7 @@ func (s *Server) linkAndPlan(fresh map[source.Reference]*entry) {
 		}
 		s.setUpstream(e)
 		switch {
-		case fresh[e.ref] != e:
+		case added[e.ref] != e:
 			if inputVersions(e) != e.inputVersions {
 				s.enqueue(e, Input, 0)
 			}
@@ -271,9 +271,9 @@ func (s *Server) updateEntry(e *entry, doc source.Object, invalid error, foreign
 }
 
 // interrupt ends the run of e that is under way, if there is one.
-func (s *Server) interrupt(e *entry, why string) {
+func (s *Server) interrupt(e *entry, reason string) {
 	if e.state == running {
-		e.cancel(errors.New(why))
+		e.cancel(errors.New(reason))
 	}
 }
 

@@ -151,15 +151,15 @@ func (p *Problem) Transient() bool { return retry.IsRetryable(p.Status) }
 func (c *Client) Watch(ctx context.Context, f Filter, each func(Notice) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	var own error
+	var eachErr error
 	tell := func(n Notice) error {
 		if n.Gate == nil && n.Run == nil || n.Gate != nil && !f.Selects(n.Gate.Key) { // a notice of a later version, or a gate that f does not select
 			return nil
 		}
-		if own = each(n); own != nil {
+		if eachErr = each(n); eachErr != nil {
 			stop()
 		}
-		return own
+		return eachErr
 	}
 	err := c.server().Follow(ctx, call.FollowConfig{
 		Operation: "watch", Lost: c.Lost,
@@ -179,5 +179,5 @@ func (c *Client) Watch(ctx context.Context, f Filter, each func(Notice) error) e
 			return tell(n)
 		},
 	})
-	return cmp.Or(own, err)
+	return cmp.Or(eachErr, err)
 }

@@ -46,9 +46,9 @@ func decide(b *gate.Store, k api.Key, n int) error {
 	return err
 }
 
-func keysOf(canary int) (own, rollback api.Key) {
-	own = api.Key{Kind: api.KindGate, Namespace: "prod", Name: fmt.Sprint("web", canary), Gate: "promotion"}
-	return own, api.Key{Kind: api.KindRollback, Namespace: "prod", Name: own.Name, Gate: api.DefaultGate}
+func keysOf(canary int) (promotion, rollback api.Key) {
+	promotion = api.Key{Kind: api.KindGate, Namespace: "prod", Name: fmt.Sprint("web", canary), Gate: "promotion"}
+	return promotion, api.Key{Kind: api.KindRollback, Namespace: "prod", Name: promotion.Name, Gate: api.DefaultGate}
 }
 
 // decideUntilKilled makes one decision after the other about each canary, until it is killed. It prints
@@ -170,17 +170,17 @@ func TestRace(t *testing.T) {
 	var group sync.WaitGroup
 	for worker := range 8 {
 		group.Go(func() {
-			own := key
-			own.Gate = fmt.Sprint("own", worker)
+			ownKey := key
+			ownKey.Gate = fmt.Sprint("own", worker)
 			for i := range 5 {
 				check(b, key, fmt.Sprint(i%3))
 				b.List(api.Filter{Waiting: true})
 				b.Change("open", key, api.Change{Mode: api.OneShot, TTL: "1"})
 				b.Change("reject", key, api.Change{})
 				b.Issue(key, 0, "")
-				g, err := b.Change("open", own, api.Change{Reason: fmt.Sprint(i)})
-				if err != nil || b.Gate(own) != g {
-					t.Errorf("got %+v, want %+v: %v", b.Gate(own), g, err)
+				g, err := b.Change("open", ownKey, api.Change{Reason: fmt.Sprint(i)})
+				if err != nil || b.Gate(ownKey) != g {
+					t.Errorf("got %+v, want %+v: %v", b.Gate(ownKey), g, err)
 				}
 			}
 		})

@@ -281,17 +281,17 @@ func (s *Store) recordWait(k api.Key, v CheckRequest, now time.Time) {
 		return
 	}
 	r := s.gates[k]
-	old, same := s.currentWait(r, now), false
+	old, unchanged := s.currentWait(r, now), false
 	next := &api.Waiting{Since: now, Last: now, Phase: v.Phase, Checksum: v.Checksum, CanaryInfo: v.CanaryInfo}
 	switch {
 	case old == nil:
 		r.Interval = 0
 	case old.Checksum == v.Checksum:
 		next.Since, r.Interval = old.Since, max(r.Interval, now.Sub(old.Last))
-		same = old.Phase == v.Phase && old.CanaryInfo == v.CanaryInfo && !r.staleSent
+		unchanged = old.Phase == v.Phase && old.CanaryInfo == v.CanaryInfo && !r.staleSent
 	}
 	r.Waiting, r.staleSent = next, false
-	if s.put(k, r); !same {
+	if s.put(k, r); !unchanged {
 		s.feed.Send(func() api.Gate { return s.view(k, now) })
 	}
 }
@@ -325,10 +325,10 @@ func checkKey(k api.Key) error {
 	return nil
 }
 
-func checkText(field, text string, most int) error {
+func checkText(field, text string, maxLen int) error {
 	switch {
-	case len(text) > most:
-		return fmt.Errorf("%w: %s: %d bytes are too many, want at most %d", ErrInvalid, field, len(text), most)
+	case len(text) > maxLen:
+		return fmt.Errorf("%w: %s: %d bytes are too many, want at most %d", ErrInvalid, field, len(text), maxLen)
 	case !utf8.ValidString(text):
 		return fmt.Errorf("%w: %s: it is no UTF-8", ErrInvalid, field)
 	case strings.ContainsFunc(text, unicode.IsControl):

@@ -118,12 +118,12 @@ func (s *Store) mac(text []byte) []byte {
 // verify decodes the secret of a link. The error wraps [ErrLink] if this store did not make
 // the link, or if it has expired.
 func (s *Store) verify(secret string) (t Ticket, err error) {
-	text, wrong := base64.RawURLEncoding.Strict().DecodeString(secret[:min(len(secret), maxLink)])
-	cut := max(0, len(text)-sha256.Size)
+	text, decodeErr := base64.RawURLEncoding.Strict().DecodeString(secret[:min(len(secret), maxLink)])
+	macStart := max(0, len(text)-sha256.Size)
 	switch {
-	case wrong != nil || !hmac.Equal(text[cut:], s.mac(text[:cut])):
+	case decodeErr != nil || !hmac.Equal(text[macStart:], s.mac(text[:macStart])):
 		err = fmt.Errorf("%w: it is damaged, or another test runner made it", ErrLink)
-	case json.Unmarshal(text[:cut], &t) != nil:
+	case json.Unmarshal(text[:macStart], &t) != nil:
 		err = fmt.Errorf("%w: another version made it", ErrLink)
 	case !time.Now().Before(t.Expires):
 		err = fmt.Errorf("%w: its time was over at %s", ErrLink, t.Expires.Format(time.RFC3339))

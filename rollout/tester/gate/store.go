@@ -271,8 +271,10 @@ func (s *Store) endWait(k api.Key, now time.Time) {
 	s.feed.Send(func() api.Gate { return s.view(k, now) })
 }
 
-// canRecord reports whether a gate is known, or fewer than most gates are.
-func (s *Store) canRecord(k api.Key, most int) bool { return s.gates[k].known() || len(s.gates) < most }
+// canRecord reports whether a gate is known, or fewer than limit gates are.
+func (s *Store) canRecord(k api.Key, limit int) bool {
+	return s.gates[k].known() || len(s.gates) < limit
+}
 
 // tick closes expired openings, ends idle waits, tells watchers of stale waits, and
 // forgets gates that were closed long ago.

@@ -54,10 +54,10 @@ func TestModes(t *testing.T) {
 		"closed":                     {api.Change{Reason: "close"}, "a:no -:no"},
 		"sticky, nothing was opened": {api.Change{Reason: "none"}, "a:no -:no"},
 	} {
-		for _, place := range []string{"memory", "disk", "reopened"} {
-			t.Run(name+"/"+place, func(t *testing.T) {
+		for _, storage := range []string{"memory", "disk", "reopened"} {
+			t.Run(name+"/"+storage, func(t *testing.T) {
 				c := gate.Config{}
-				if place != "memory" {
+				if storage != "memory" {
 					c.Dir = t.TempDir()
 				}
 				b := open(t, c)
@@ -71,7 +71,7 @@ func TestModes(t *testing.T) {
 				must(t, err)
 				var got []string
 				for _, one := range strings.Fields(test.checks) {
-					if place == "reopened" {
+					if storage == "reopened" {
 						must(t, b.Close())
 						b = open(t, c)
 					}

@@ -140,7 +140,7 @@ func TestWatchStale(t *testing.T) {
 		c := gate.Config{Dir: t.TempDir()}
 		b := open(t, c)
 		start := time.Now()
-		told := func(changes <-chan *api.Gate, after time.Duration, stale bool) {
+		expectChange := func(changes <-chan *api.Gate, after time.Duration, stale bool) {
 			t.Helper()
 			g := <-changes
 			if took := time.Since(start); took < after || took > after+2*time.Second || g.Waiting == nil || g.Waiting.Stale != stale {
@@ -150,22 +150,22 @@ func TestWatchStale(t *testing.T) {
 		changes := b.Watch(t.Context())
 		synctest.Wait()
 		check(b, key, "a")
-		told(changes, 0, false)
+		expectChange(changes, 0, false)
 		time.Sleep(10 * time.Second)
 		check(b, key, "a")
-		told(changes, 30*time.Second, true)
+		expectChange(changes, 30*time.Second, true)
 		if current, all := b.List(api.Filter{Waiting: true}), b.List(api.Filter{Waiting: true, Stale: true}); len(current) != 0 || len(all) != 1 {
 			t.Errorf("listed are %v and %v", current, all)
 		}
 		check(b, key, "a")
-		told(changes, 30*time.Second, false)
+		expectChange(changes, 30*time.Second, false)
 		time.Sleep(5 * time.Second)
 		check(b, key, "b") // by the same caller
-		told(changes, 35*time.Second, false)
+		expectChange(changes, 35*time.Second, false)
 		b.Close()
 		time.Sleep(5 * time.Second)
 		changes = open(t, c).Watch(t.Context())
-		told(changes, 77*time.Second, true) // the longest interval was 21 s
+		expectChange(changes, 77*time.Second, true) // the longest interval was 21 s
 	})
 }
 

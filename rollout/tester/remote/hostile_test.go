@@ -134,8 +134,8 @@ func TestFinalRefusals(t *testing.T) {
 			began := time.Now()
 			_, loadErr := runLoad(t, t.Context(), s, nGrinderMetadata)
 			_, processErr := runProcess(t, t.Context(), s, concordMetadata)
-			what := fmt.Sprintf(": %d %s: no", status, http.StatusText(status))
-			if !strings.HasSuffix(text(loadErr), what) || !strings.HasSuffix(text(processErr), what) || time.Since(began) != 6*time.Second {
+			suffix := fmt.Sprintf(": %d %s: no", status, http.StatusText(status))
+			if !strings.HasSuffix(text(loadErr), suffix) || !strings.HasSuffix(text(processErr), suffix) || time.Since(began) != 6*time.Second {
 				t.Errorf("%v; %v; after %s", loadErr, processErr, time.Since(began))
 			}
 			if len(grinder.Stopped()) != 1 || len(concord.Cancelled()) != 1 {
@@ -171,11 +171,11 @@ func TestConcordStartAnswers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n, s := testServers(t)
-				asked := 0
-				n.serve(t, publicIP+":80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked++; c.answer(w, r) }))
+				requests := 0
+				n.serve(t, publicIP+":80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { requests++; c.answer(w, r) }))
 				_, err := runProcess(t, t.Context(), s, concordMetadata)
-				if text(err) != c.want || asked != 1 {
-					t.Errorf("error %q\nwant  %q\nafter %d requests", text(err), c.want, asked)
+				if text(err) != c.want || requests != 1 {
+					t.Errorf("error %q\nwant  %q\nafter %d requests", text(err), c.want, requests)
 				}
 			})
 		})
@@ -241,9 +241,9 @@ func TestRetryAfter(t *testing.T) {
 	for after, want := range map[string]time.Duration{"20": 20 * time.Second, "86400": time.Minute, "0": time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			n, s := testServers(t)
-			asked := 0
+			requests := 0
 			n.serve(t, publicIP+":8080", intercept(newGrinder("x"), "GET", "/status", func(w http.ResponseWriter, r *http.Request) {
-				if asked++; asked == 1 {
+				if requests++; requests == 1 {
 					w.Header().Set("Retry-After", after)
 					w.WriteHeader(http.StatusTooManyRequests)
 					return
@@ -262,13 +262,13 @@ func TestRetryAfter(t *testing.T) {
 func TestPollFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, s := testServers(t)
-		asked := 0
+		requests := 0
 		n.serve(t, publicIP+":8080", intercept(newGrinder("x"), "GET", "/status", func(w http.ResponseWriter, r *http.Request) {
-			asked++
+			requests++
 			switch {
-			case asked == 400:
+			case requests == 400:
 				respond(200, "", `{"status": "FINISHED"}`)(w, r)
-			case asked%40 == 0:
+			case requests%40 == 0:
 				respond(200, "", `{"status": "TESTING"}`)(w, r)
 			default:
 				w.WriteHeader(http.StatusBadGateway)

@@ -62,13 +62,13 @@ func (n *memoryNetwork) dial(ctx context.Context, _, address string) (net.Conn, 
 	if l == nil {
 		return nil, fmt.Errorf("dial %s: connection refused", address)
 	}
-	here, there := net.Pipe()
+	clientEnd, serverEnd := net.Pipe()
 	select {
-	case l.conns <- there:
+	case l.conns <- serverEnd:
 		n.mu.Lock()
 		n.open++
 		n.mu.Unlock()
-		return &countedConn{Conn: here, n: n}, nil
+		return &countedConn{Conn: clientEnd, n: n}, nil
 	case <-l.done:
 		return nil, fmt.Errorf("dial %s: connection refused", address)
 	case <-ctx.Done():

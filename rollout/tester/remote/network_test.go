@@ -24,15 +24,15 @@ func TestRedirects(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n, s := testServers(t)
 				s.Hosts = append(s.Hosts, "other.example")
-				asked := 0
-				spy := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ })
+				requests := 0
+				spy := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests++ })
 				for _, address := range []string{otherIP + ":80", publicIP + ":443", publicIP + ":8081"} {
 					n.serve(t, address, spy)
 				}
 				n.serve(t, publicIP+":8080", intercept(spy, "POST", "clone_and_start", leading(to, status)))
 				_, err := runLoad(t, t.Context(), s, nGrinderMetadata)
-				if !strings.Contains(text(err), "a redirect is not followed to ") || strings.Contains(text(err), "abc") || strings.Contains(text(err), "u:p") || asked != 0 {
-					t.Errorf("%d to %s: %v, asked %d times", status, to, err, asked)
+				if !strings.Contains(text(err), "a redirect is not followed to ") || strings.Contains(text(err), "abc") || strings.Contains(text(err), "u:p") || requests != 0 {
+					t.Errorf("%d to %s: %v, %d requests", status, to, err, requests)
 				}
 			})
 		}
@@ -44,13 +44,13 @@ func TestRedirects(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n, s := testServers(t)
-			asked := 0
-			n.serve(t, otherIP+":80", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+			requests := 0
+			n.serve(t, otherIP+":80", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests++ }))
 			moved := intercept(newGrinder("x"), "GET", "/elsewhere", respond(200, "", `{"status": "FINISHED"}`))
 			n.serve(t, publicIP+":8080", intercept(moved, "GET", "/status", leading(to, 307)))
 			_, err := runLoad(t, t.Context(), s, nGrinderMetadata)
-			if (err == nil) != (want == "") || !strings.Contains(text(err), want) || asked != 0 {
-				t.Errorf("GET to %s: %v, asked %d times", to, err, asked)
+			if (err == nil) != (want == "") || !strings.Contains(text(err), want) || requests != 0 {
+				t.Errorf("GET to %s: %v, %d requests", to, err, requests)
 			}
 		})
 	}

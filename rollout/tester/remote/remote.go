@@ -129,7 +129,7 @@ func (s *Servers) server(text, configured string) (server, error) {
 	host := zone.NormalizeHost(u.Hostname())
 	ip, err := netip.ParseAddr(host)
 	to := server{url: u, literal: err == nil}
-	if own, err := parse(configured); err == nil && origin.Of(own) == origin.Of(u) {
+	if ownURL, err := parse(configured); err == nil && origin.Of(ownURL) == origin.Of(u) {
 		return to, nil
 	}
 	for _, entry := range s.Hosts {
@@ -209,8 +209,8 @@ func (s *Servers) readKey(name string) (string, error) {
 	if err == nil {
 		base, err = filepath.EvalSymlinks(base)
 	}
-	root, wrong := os.OpenRoot(base)
-	if err != nil || wrong != nil {
+	root, openErr := os.OpenRoot(base)
+	if err != nil || openErr != nil {
 		return "", errors.New("the directory of keys cannot be opened")
 	}
 	defer root.Close()

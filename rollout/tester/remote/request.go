@@ -80,9 +80,9 @@ func (j *job) requestJSON(ctx context.Context, method, path, body string, into a
 	case page || !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")):
 		return errors.New("the answer is no JSON object: is that the base URL of the server, and who may use it?")
 	}
-	var says struct{ Success, OK any }
-	_ = json.Unmarshal(text, &says) // the next call reports invalid JSON
-	if says.Success == false || says.OK == false {
+	var reply struct{ Success, OK any }
+	_ = json.Unmarshal(text, &reply) // the next call reports invalid JSON
+	if reply.Success == false || reply.OK == false {
 		return fmt.Errorf("the server says that it did not succeed: %s", j.serverMessage(text))
 	}
 	if err := json.Unmarshal(text, into); err != nil {
@@ -145,9 +145,9 @@ func (j *job) send(ctx context.Context, method, path, body string) (text []byte,
 
 // serverMessage returns the message of an answer, redacted and shortened.
 func (j *job) serverMessage(text []byte) string {
-	var says struct{ Message, Cause, Details, Error any }
-	_ = json.Unmarshal(text, &says) // it may have another form, or be no JSON at all
-	for _, words := range []any{says.Message, says.Cause, says.Details, says.Error, string(text)} {
+	var reply struct{ Message, Cause, Details, Error any }
+	_ = json.Unmarshal(text, &reply) // it may have another form, or be no JSON at all
+	for _, words := range []any{reply.Message, reply.Cause, reply.Details, reply.Error, string(text)} {
 		if text, is := words.(string); is && text != "" {
 			return redact.Excerpt(text, maxMessage, j.secrets...)
 		}

@@ -237,9 +237,9 @@ func (j *job) poll(ctx context.Context) (string, string, error) {
 			return "", "", context.Cause(ctx)
 		case err == nil:
 			failures = 0
-			if said := strings.TrimSpace(state + " " + message); said != shown {
-				fmt.Fprintf(j.out, "state %s\n", said)
-				shown = said
+			if status := strings.TrimSpace(state + " " + message); status != shown {
+				fmt.Fprintf(j.out, "state %s\n", status)
+				shown = status
 			}
 			if _, ended := j.finalStates[state]; ended {
 				return state, message, nil

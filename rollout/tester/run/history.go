@@ -66,8 +66,8 @@ func (r *Runner) openHistory() (err error) {
 	for id := range r.pending {
 		r.scheduleWrite(id)
 	}
-	if bad := len(r.pending); bad > 0 {
-		r.config.Warn(fmt.Errorf("history of runs: %d of %d records cannot be read and are removed", bad, bad+len(r.all)))
+	if unreadable := len(r.pending); unreadable > 0 {
+		r.config.Warn(fmt.Errorf("history of runs: %d of %d records cannot be read and are removed", unreadable, unreadable+len(r.all)))
 	}
 	for _, e := range r.all {
 		if s := e.run.State; s == api.Queued || s == api.Running {

@@ -32,12 +32,12 @@ func TestRestart(t *testing.T) {
 		d, good, bad := open(t, c), &countingTask{duration: time.Second}, &countingTask{duration: time.Second, err: exit(3)}
 		load := request("load")
 		load.FailOnError = true
-		owed := wait(t, d, request("owed"), bad)
-		told := wait(t, d, request("told"), good)
-		d.Deliver(told.ID)
+		undelivered := wait(t, d, request("owed"), bad)
+		delivered := wait(t, d, request("told"), good)
+		d.Deliver(delivered.ID)
 		failed := start(t, d, load, bad)
 		time.Sleep(time.Minute)
-		under := start(t, d, request("under way"), &countingTask{duration: time.Hour})
+		running := start(t, d, request("under way"), &countingTask{duration: time.Hour})
 		before := d.Runs(api.Filter{}, nil)
 		shutdown(t, d)
 
@@ -52,18 +52,18 @@ func TestRestart(t *testing.T) {
 			}
 		}
 		checkState(t, after[0], api.Stopped)
-		if got := lookUp(t, d, under.ID); got.Reason != "the test runner was shut down" || got.Output != "working\n" {
+		if got := lookUp(t, d, running.ID); got.Reason != "the test runner was shut down" || got.Output != "working\n" {
 			t.Errorf("got %+v", got)
 		}
 		got := wait(t, d, request("owed"), bad)
-		if got.ID != owed.ID || got.Output != "working\n" || *got.ExitCode != 3 {
+		if got.ID != undelivered.ID || got.Output != "working\n" || *got.ExitCode != 3 {
 			t.Errorf("got %+v", got)
 		}
 		if got := start(t, d, load, bad); got.ID != failed.ID || got.State != api.Failed || got.Output != "working\n" {
 			t.Errorf("got %+v", got)
 		}
 		bad.checkStarts(t, 2)
-		d.Deliver(owed.ID)
+		d.Deliver(undelivered.ID)
 		d.Deliver(failed.ID)
 		shutdown(t, d)
 
@@ -95,7 +95,7 @@ func TestHistoryIsPrivateAndOfOneProcess(t *testing.T) {
 
 // A history that cannot be read does not prevent opening the runner.
 func TestDamagedHistoryIsSetAside(t *testing.T) {
-	sound := func() []byte {
+	intact := func() []byte {
 		c := run.Config{Dir: t.TempDir()}
 		d := open(t, c)
 		wait(t, d, request("a"), &countingTask{})
@@ -117,7 +117,7 @@ func TestDamagedHistoryIsSetAside(t *testing.T) {
 			var warned []error
 			c := run.Config{Dir: dir, Warn: func(err error) { warned = append(warned, err) }}
 			for n := 1; n <= 2; n++ {
-				must(t, os.WriteFile(filepath.Join(dir, "runs.db"), damage(bytes.Clone(sound)), 0o600))
+				must(t, os.WriteFile(filepath.Join(dir, "runs.db"), damage(bytes.Clone(intact)), 0o600))
 				d := open(t, c)
 				aside := filepath.Join(dir, "runs.db.corrupt")
 				if _, err := os.Stat(aside); err != nil {
@@ -142,7 +142,7 @@ func TestRetention(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				c := run.Config{Dir: dir, Keep: 3, KeepFor: time.Hour}
 				d := open(t, c)
-				under := start(t, d, request("under way"), &countingTask{duration: 30 * time.Minute})
+				running := start(t, d, request("under way"), &countingTask{duration: 30 * time.Minute})
 				var ids []string
 				for i := range 5 {
 					ids = append(ids, wait(t, d, request(fmt.Sprint(i)), &countingTask{}).ID)
@@ -155,7 +155,7 @@ func TestRetention(t *testing.T) {
 						t.Errorf("output of run %d: %v", i, err)
 					}
 				}
-				if got := d.Runs(api.Filter{}, nil); len(got) != 4 || got[3].ID != under.ID {
+				if got := d.Runs(api.Filter{}, nil); len(got) != 4 || got[3].ID != running.ID {
 					t.Errorf("got %+v", got)
 				}
 				if dir != "" {

@@ -74,9 +74,9 @@ func (o *readOutput) put(b []byte, last bool) {
 		o.full = n < len(b)
 		o.head, b = append(o.head, b[:n]...), b[n:]
 	}
-	most := o.limit - len(o.head)
-	o.tail = append(o.tail, b[max(0, len(b)-most):]...)
-	if excess := len(o.tail) - most; excess > most+pieceSize {
+	tailLimit := o.limit - len(o.head)
+	o.tail = append(o.tail, b[max(0, len(b)-tailLimit):]...)
+	if excess := len(o.tail) - tailLimit; excess > tailLimit+pieceSize {
 		o.tail = o.tail[:copy(o.tail, o.tail[excess:])]
 	}
 	close(o.wake)
@@ -172,16 +172,16 @@ func truncate(text string, limit int) string {
 // to their beginning. If the total exceeds metadataMax, the last keys in sorted order are
 // left out.
 func recordedMetadata(metadata map[string]string, secrets []string) map[string]string {
-	kept, size := map[string]string{}, 0
+	recorded, size := map[string]string{}, 0
 	for _, name := range slices.Sorted(maps.Keys(metadata)) {
 		value := maskValue(name, metadata[name], secrets)
 		name = redact.String(truncate(name, fieldMax), secrets...)
 		if size += len(name) + len(value); size > metadataMax {
 			break
 		}
-		kept[name] = value
+		recorded[name] = value
 	}
-	return kept
+	return recorded
 }
 
 // secretName; reference → referenceName matches the names of keys whose values are secrets. Names that reference matches

@@ -75,14 +75,14 @@ func TestMuchOutput(t *testing.T) {
 	d := open(t, run.Config{})
 	piece := bytes.Repeat([]byte("all work and no play makes jack a dull boy\n"), 1000)
 	total := 64 << 20 / len(piece)
-	before, most := measure.LiveBytes(), int64(0)
+	before, peak := measure.LiveBytes(), int64(0)
 	flood := task(func(_ context.Context, out io.Writer) error {
 		for i := range total {
 			if _, err := out.Write(piece); err != nil {
 				return err
 			}
 			if i%(total/8) == 0 {
-				most = max(most, measure.LiveBytes()-before)
+				peak = max(peak, measure.LiveBytes()-before)
 			}
 		}
 		return nil
@@ -95,8 +95,8 @@ func TestMuchOutput(t *testing.T) {
 	if checkState(t, got, api.Succeeded); got.Bytes != int64(total*len(piece)) || !got.Truncated || len(got.Output) > 256<<10+100 {
 		t.Errorf("%d bytes, of which %d are kept", got.Bytes, len(got.Output))
 	}
-	if most > 8<<20 {
-		t.Errorf("%d bytes of memory more than before", most)
+	if peak > 8<<20 {
+		t.Errorf("%d bytes of memory more than before", peak)
 	}
 	reader.CloseWithError(errors.New("gone"))
 	if err := <-followed; err == nil || err.Error() != "gone" {

@@ -41,13 +41,13 @@ func recordUntilKilled(dir string) error {
 			err = d.Shutdown(context.Background())
 			d, _ = run.Open(run.Config{Dir: dir, Keep: 100_000, Concurrency: 100_000})
 		}
-		under, err1 := d.Start(request(fmt.Sprint("load ", i)), forever)
-		owed, err2 := d.Wait(context.Background(), request(fmt.Sprint("test ", i)), &countingTask{err: exit(1)})
+		running, err1 := d.Start(request(fmt.Sprint("load ", i)), forever)
+		undelivered, err2 := d.Wait(context.Background(), request(fmt.Sprint("test ", i)), &countingTask{err: exit(1)})
 		if i%2 == 1 {
-			d.Deliver(owed.ID)
+			d.Deliver(undelivered.ID)
 		}
 		err = errors.Join(err, err1, err2)
-		fmt.Println(under.ID, owed.ID)
+		fmt.Println(running.ID, undelivered.ID)
 		time.Sleep(time.Millisecond) // time to write some of it
 	}
 	return err
@@ -65,8 +65,8 @@ func TestCrash(t *testing.T) {
 		must(t, errors.Join(err, cmd.Start()))
 		var all [][2]string // IDs of a run under way and of one that ended
 		for lines := bufio.NewScanner(out); len(all) < rounds && lines.Scan(); {
-			under, owed, _ := strings.Cut(lines.Text(), " ")
-			all = append(all, [2]string{under, owed})
+			running, undelivered, _ := strings.Cut(lines.Text(), " ")
+			all = append(all, [2]string{running, undelivered})
 		}
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -80,19 +80,19 @@ func TestCrash(t *testing.T) {
 			if i < syncedRounds {
 				want = api.Stopped
 			}
-			under, err := d.Run(ids[0])
-			owed, err2 := d.Run(ids[1])
+			running, err := d.Run(ids[0])
+			undelivered, err2 := d.Run(ids[1])
 			switch {
-			case err != nil || err2 != nil || owed.State == api.Lost:
+			case err != nil || err2 != nil || undelivered.State == api.Lost:
 				if lost++; i < syncedRounds {
 					t.Errorf("round %d is not found: %v, %v", i, err, err2)
 				}
 			case lost > 0:
 				t.Errorf("round %d of %d is there, one before it is not", i, len(all))
-			case under.State != want || under.Reason == "" || under.Ended.IsZero():
-				t.Errorf("under way: %+v", under)
-			case owed.State != api.Failed || owed.Output != "working\n":
-				t.Errorf("owed: %+v", owed)
+			case running.State != want || running.Reason == "" || running.Ended.IsZero():
+				t.Errorf("under way: %+v", running)
+			case undelivered.State != api.Failed || undelivered.Output != "working\n":
+				t.Errorf("undelivered: %+v", undelivered)
 			}
 		}
 		testenv.Equal(t, wait(t, d, request("test 0"), &countingTask{}).ID, all[0][1])

@@ -79,10 +79,10 @@ func TestFailOnError(t *testing.T) {
 				checkState(t, lookUp(t, d, first.ID), end.state)
 				if end.again {
 					for range 2 {
-						told := start(t, d, r, w)
-						checkState(t, told, end.state)
-						if told.ID != first.ID || told.Output != "working\n" {
-							t.Errorf("got %+v", told)
+						repeated := start(t, d, r, w)
+						checkState(t, repeated, end.state)
+						if repeated.ID != first.ID || repeated.Output != "working\n" {
+							t.Errorf("got %+v", repeated)
 						}
 					}
 					d.Deliver(first.ID)
@@ -99,11 +99,11 @@ func TestFailOnError(t *testing.T) {
 // The age of a verdict with a time in the future is unknown.
 func TestVerdictOfWrongClockIsNotShared(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		var wrong atomic.Int64
-		d, w := open(t, run.Config{Now: func() time.Time { return time.Now().Add(time.Duration(wrong.Load())) }}), &countingTask{err: exit(1)}
-		wrong.Store(int64(24 * time.Hour))
+		var clockOffset atomic.Int64
+		d, w := open(t, run.Config{Now: func() time.Time { return time.Now().Add(time.Duration(clockOffset.Load())) }}), &countingTask{err: exit(1)}
+		clockOffset.Store(int64(24 * time.Hour))
 		first := wait(t, d, request("a"), w)
-		wrong.Store(0)
+		clockOffset.Store(0)
 		if again := wait(t, d, request("a"), w); again.ID == first.ID {
 			t.Error("shared")
 		}
@@ -342,7 +342,7 @@ func TestShutdown(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		dir := t.TempDir()
 		d := open(t, run.Config{Dir: dir, Concurrency: 3})
-		told := make(chan api.Run, 10)
+		results := make(chan api.Run, 10)
 		var mu sync.Mutex
 		var causes []string
 		for i := range 6 {
@@ -358,7 +358,7 @@ func TestShutdown(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				told <- got
+				results <- got
 			}()
 			synctest.Wait()
 		}
@@ -366,7 +366,7 @@ func TestShutdown(t *testing.T) {
 		go func() { done <- d.Shutdown(context.Background()) }()
 		synctest.Wait()
 		for range 3 { // the queued runs
-			if got := <-told; got.State != api.Stopped || !got.Started.IsZero() {
+			if got := <-results; got.State != api.Stopped || !got.Started.IsZero() {
 				t.Errorf("got %+v", got)
 			}
 		}
@@ -388,7 +388,7 @@ func TestShutdown(t *testing.T) {
 			t.Errorf("%v, %d returned", err, len(causes))
 		}
 		for range 3 {
-			if got := <-told; got.State != api.Stopped || got.Reason != "the test runner was shut down" || got.Duration < 10000 {
+			if got := <-results; got.State != api.Stopped || got.Reason != "the test runner was shut down" || got.Duration < 10000 {
 				t.Errorf("got %+v", got)
 			}
 		}
@@ -413,10 +413,10 @@ func TestShutdownGivesUp(t *testing.T) {
 			return nil
 		})
 		left := start(t, d, request("a"), stubborn)
-		told := make(chan api.Run)
+		results := make(chan api.Run)
 		go func() {
 			got, _ := d.Wait(context.Background(), request("a"), stubborn)
-			told <- got
+			results <- got
 		}()
 		start(t, d, request("b"), &countingTask{duration: time.Hour})
 		synctest.Wait()
@@ -426,7 +426,7 @@ func TestShutdownGivesUp(t *testing.T) {
 		if want := "shut down: 1 of the runs did not end in time: bash of prod/app (" + left.ID + ")"; err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
-		got := <-told
+		got := <-results
 		if checkState(t, got, api.Stopped); got.Reason != "the test runner was shut down, and the task did not end in time" || got.Output != "never" {
 			t.Errorf("got %+v", got)
 		}
@@ -440,12 +440,12 @@ func TestShutdownGivesUp(t *testing.T) {
 
 // A run can end before its goroutine has begun.
 func TestShutdownAtOnce(t *testing.T) {
-	over, cancel := context.WithCancel(t.Context())
+	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 200 {
 		d := open(t, run.Config{})
 		left := start(t, d, request("a"), task(func(ctx context.Context, _ io.Writer) error { <-ctx.Done(); return ctx.Err() }))
-		d.Shutdown(over) // it may give up
+		d.Shutdown(canceled) // it may give up
 		checkState(t, lookUp(t, d, left.ID), api.Stopped)
 	}
 }

@@ -53,14 +53,14 @@ func (p *program) execute(ctx context.Context, args []string, dir string, out io
 		io.Copy(out, r)
 		io.Copy(io.Discard, r) // the program must not block if writing to out fails
 	}()
-	over := false
+	leaderExited := false
 	select {
 	case err = <-exited:
-		over = true
+		leaderExited = true
 	case <-ctx.Done():
 	}
 	leader := cmd.Process.Pid
-	for p.awaitSession && ctx.Err() == nil && sessionProcesses(leader, over) != nil {
+	for p.awaitSession && ctx.Err() == nil && sessionProcesses(leader, leaderExited) != nil {
 		select {
 		case <-time.After(pollInterval):
 		case <-ctx.Done():
@@ -69,7 +69,7 @@ func (p *program) execute(ctx context.Context, args []string, dir string, out io
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	endSession(leader, exited, over, cmp.Or(t.Grace, defaultGrace))
+	endSession(leader, exited, leaderExited, cmp.Or(t.Grace, defaultGrace))
 	drainOutput(copied, r)
 	return err
 }
@@ -88,16 +88,16 @@ func drainOutput(copied <-chan struct{}, r *os.File) {
 	<-copied
 }
 
-// endSession terminates the processes left in a session, and kills them after a grace. Over says
+// endSession terminates the processes left in a session, and kills them after a grace. leaderExited says
 // that the leader has exited; otherwise exited receives a value when it does.
-func endSession(leader int, exited <-chan error, over bool, grace time.Duration) {
-	alive := sessionProcesses(leader, over)
+func endSession(leader int, exited <-chan error, leaderExited bool, grace time.Duration) {
+	alive := sessionProcesses(leader, leaderExited)
 	for _, pid := range alive {
 		terminate(pid)
 	}
-	asked := time.Now()
-	for pause := time.Millisecond; !over || alive != nil; pause = min(2*pause, 50*time.Millisecond) {
-		late := time.Since(asked) - grace
+	terminated := time.Now()
+	for pause := time.Millisecond; !leaderExited || alive != nil; pause = min(2*pause, 50*time.Millisecond) {
+		late := time.Since(terminated) - grace
 		if late > 0 {
 			for _, pid := range alive {
 				kill(pid)
@@ -109,9 +109,9 @@ func endSession(leader int, exited <-chan error, over bool, grace time.Duration)
 		time.Sleep(pause)
 		select {
 		case <-exited:
-			over = true
+			leaderExited = true
 		default:
 		}
-		alive = sessionProcesses(leader, over)
+		alive = sessionProcesses(leader, leaderExited)
 	}
 }

@@ -124,14 +124,14 @@ func TestGroupOfItsOwn(t *testing.T) {
 func TestProgramIsKilledWithParent(t *testing.T) {
 	self, err := os.Executable()
 	must(t, err)
-	addr, up, gone := processReports(t)
+	addr, up, ended := processReports(t)
 	cmd := exec.Command(self)
 	cmd.Env = []string{"PROGRAM=alone", "ADDR=" + addr}
 	must(t, cmd.Start())
 	receivePID(t, up)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	receivePID(t, gone)
+	receivePID(t, ended)
 }
 
 func TestNoNewPrivileges(t *testing.T) {

@@ -49,7 +49,7 @@ func (j job) run(t *testing.T, ctx context.Context, line string) error {
 // until all of these processes are gone.
 func checkAllEnd(t *testing.T, n int, j job, line string) {
 	t.Helper()
-	addr, up, gone := processReports(t)
+	addr, up, ended := processReports(t)
 	ctx, stop := context.WithTimeout(t.Context(), testTimeout)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -64,7 +64,7 @@ func checkAllEnd(t *testing.T, n int, j job, line string) {
 		t.Errorf("got %v", err)
 	}
 	for range n {
-		receivePID(t, gone)
+		receivePID(t, ended)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestLeftoverProcesses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			addr, up, gone := processReports(t)
+			addr, up, ended := processReports(t)
 			j := job{waits: true, out: &out, env: []string{"ADDR=" + addr}, tools: task.Tools{Grace: 10 * time.Millisecond}}
 			err := j.run(t, t.Context(), line)
 			var exit interface{ ExitCode() int }
@@ -110,7 +110,7 @@ func TestLeftoverProcesses(t *testing.T) {
 				t.Errorf("got %v, %q", err, out.String())
 			}
 			receivePID(t, up)
-			receivePID(t, gone)
+			receivePID(t, ended)
 		})
 	}
 }
@@ -118,7 +118,7 @@ func TestLeftoverProcesses(t *testing.T) {
 // A run that lasts is over when the last process has ended by itself.
 func TestRunLastsUntilSessionEnds(t *testing.T) {
 	var out bytes.Buffer
-	addr, up, gone := processReports(t)
+	addr, up, ended := processReports(t)
 	j := job{out: &out, env: []string{"ADDR=" + addr}}
 	done := make(chan error, 1)
 	go func() {
@@ -131,7 +131,7 @@ func TestRunLastsUntilSessionEnds(t *testing.T) {
 	default:
 	}
 	terminate(t, pid)
-	receivePID(t, gone)
+	receivePID(t, ended)
 	if err := <-done; err != nil || out.String() != "summary\nend\n" {
 		t.Errorf("got %v, %q", err, out.String())
 	}
@@ -203,14 +203,14 @@ func hold() int {
 
 // polite writes output when it gets SIGTERM, and ends.
 func polite() int {
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGTERM)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM)
 	c, err := dial("up " + strconv.Itoa(os.Getpid()))
 	if err != nil {
 		return 1
 	}
 	defer c.Close()
-	<-asked
+	<-signals
 	<-time.After(50 * time.Millisecond) // it takes its time
 	fmt.Println("summary")
 	return 0
@@ -232,9 +232,9 @@ func read(c net.Conn, err error) int {
 	return 0
 }
 
-// processReports accepts reports of processes. It sends their IDs to up when they run and to gone
+// processReports accepts reports of processes. It sends their IDs to up when they run and to ended
 // when they have ended. A process that awaits another is released when one runs.
-func processReports(t *testing.T) (addr string, up, gone <-chan int) {
+func processReports(t *testing.T) (addr string, up, ended <-chan int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)

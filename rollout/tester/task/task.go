@@ -181,14 +181,14 @@ type program struct {
 	explain      func(ctx context.Context, err error, output string) string // returns what may have caused an error; nil for none
 }
 
-// setEnv adds a variable to the environment. Errors begin with place, where metadata has it.
+// setEnv adds a variable to the environment. Errors begin with field, where metadata has it.
 // The value is a secret unless it is so short that any output may contain it.
-func (p *program) setEnv(r *reader, place, name, value string) {
+func (p *program) setEnv(r *reader, field, name, value string) {
 	switch {
 	case name == "" || strings.ContainsAny(name, "=\x00"):
-		r.fail("%s is no name of a variable", place)
+		r.fail("%s is no name of a variable", field)
 	case strings.ContainsRune(value, 0):
-		r.fail("%s has a zero byte", place)
+		r.fail("%s has a zero byte", field)
 	}
 	p.env = append(p.env, name+"="+value)
 	if len(value) >= secretSize {
@@ -217,8 +217,8 @@ func (p *program) Run(ctx context.Context, out io.Writer) error {
 	}
 	err = p.execute(ctx, args, dir, out)
 	if err != nil && p.explain != nil {
-		if why := p.explain(ctx, err, string(tail.Kept)); why != "" {
-			err = fmt.Errorf("%w: %s", err, why)
+		if explanation := p.explain(ctx, err, string(tail.Kept)); explanation != "" {
+			err = fmt.Errorf("%w: %s", err, explanation)
 		}
 	}
 	return err
@@ -378,12 +378,12 @@ var forbidden = regexp.MustCompile(`forbidden.*?cannot ([a-z]+) resource \\?"([a
 func missingPermissions(ctx context.Context, _ error, output string) string {
 	var missing []string
 	for _, m := range forbidden.FindAllStringSubmatch(output, -1) {
-		what := m[1] + " " + m[2]
+		permission := m[1] + " " + m[2]
 		if m[3] != "" {
-			what += " in namespace " + m[3]
+			permission += " in namespace " + m[3]
 		}
-		if len(missing) < maxMissing && !slices.Contains(missing, what) {
-			missing = append(missing, what)
+		if len(missing) < maxMissing && !slices.Contains(missing, permission) {
+			missing = append(missing, permission)
 		}
 	}
 	switch {

@@ -74,8 +74,8 @@ func (c *Client) Get(ctx context.Context, path string, query url.Values, answer 
 }
 
 // change sends a POST request to a source and returns the status of the answer.
-func (c *Client) change(ctx context.Context, action string, ref source.Reference, why Change, query url.Values, answer any) (int, error) {
-	return c.do(ctx, action+" "+ref.String(), call.Request{Method: http.MethodPost, Path: Path(ref, action), Query: query, Body: why}, answer)
+func (c *Client) change(ctx context.Context, action string, ref source.Reference, change Change, query url.Values, answer any) (int, error) {
+	return c.do(ctx, action+" "+ref.String(), call.Request{Method: http.MethodPost, Path: Path(ref, action), Query: query, Body: change}, answer)
 }
 
 // Path returns the path of a source, or of a resource below it, for Get.
@@ -125,12 +125,12 @@ func (c *Client) Source(ctx context.Context, ref source.Reference) (one Source, 
 
 // Reconcile requests a run and, unless wait is 0, waits for its end. Wait is at most 10 minutes. If the
 // run has not ended by then, Reconcile returns the source in its current state and the ticket of the run.
-func (c *Client) Reconcile(ctx context.Context, ref source.Reference, why Change, wait time.Duration) (Source, Ticket, error) {
+func (c *Client) Reconcile(ctx context.Context, ref source.Reference, change Change, wait time.Duration) (Source, Ticket, error) {
 	var answer struct {
 		Source
 		Ticket
 	}
-	status, err := c.change(ctx, "reconcile", ref, why, url.Values{"wait": {wait.String()}}, &answer)
+	status, err := c.change(ctx, "reconcile", ref, change, url.Values{"wait": {wait.String()}}, &answer)
 	if err != nil || status == http.StatusOK {
 		return answer.Source, answer.Ticket, err
 	}
@@ -139,14 +139,14 @@ func (c *Client) Reconcile(ctx context.Context, ref source.Reference, why Change
 }
 
 // Suspend suspends a source until Resume, and returns its new state.
-func (c *Client) Suspend(ctx context.Context, ref source.Reference, why Change) (one Source, err error) {
-	_, err = c.change(ctx, "suspend", ref, why, nil, &one)
+func (c *Client) Suspend(ctx context.Context, ref source.Reference, change Change) (one Source, err error) {
+	_, err = c.change(ctx, "suspend", ref, change, nil, &one)
 	return one, err
 }
 
 // Resume ends a suspension, and returns the new state of the source.
-func (c *Client) Resume(ctx context.Context, ref source.Reference, why Change) (one Source, err error) {
-	_, err = c.change(ctx, "resume", ref, why, nil, &one)
+func (c *Client) Resume(ctx context.Context, ref source.Reference, change Change) (one Source, err error) {
+	_, err = c.change(ctx, "resume", ref, change, nil, &one)
 	return one, err
 }
 
@@ -211,8 +211,8 @@ func (c *Client) FollowEvents(ctx context.Context, q EventQuery, each func(Event
 // Watch returns nil when ctx ends, and the error of each if that fails. It also fails if the server refuses
 // the request, or cannot be reached at the first attempt.
 func (c *Client) Watch(ctx context.Context, f Filter, each func(Notice) error) error {
-	told, seed := make(map[Gone]uint64), maphash.MakeSeed() // hash of the last notice of each source
-	var seen map[Gone]bool                                  // sources sent on this connection
+	reported, seed := make(map[Gone]uint64), maphash.MakeSeed() // hash of the last notice of each source
+	var seen map[Gone]bool                                      // sources sent on this connection
 	synced := false
 	request := func(bool) call.Request {
 		seen = make(map[Gone]bool)
@@ -226,16 +226,16 @@ func (c *Client) Watch(ctx context.Context, f Filter, each func(Notice) error) e
 		switch {
 		case n.Source != nil:
 			of, sum := Gone{n.Source.Kind, n.Source.Namespace, n.Source.Name}, maphash.Bytes(seed, data)
-			if seen[of] = true; told[of] == sum {
+			if seen[of] = true; reported[of] == sum {
 				return nil
 			}
-			told[of] = sum
-		case n.Gone != nil && told[*n.Gone] != 0:
-			delete(told, *n.Gone)
+			reported[of] = sum
+		case n.Gone != nil && reported[*n.Gone] != 0:
+			delete(reported, *n.Gone)
 		case n.Synced:
-			for of := range told { // deleted while the connection was broken
+			for of := range reported { // deleted while the connection was broken
 				if !seen[of] {
-					delete(told, of)
+					delete(reported, of)
 					if err := each(Notice{Gone: &of}); err != nil {
 						return err
 					}
@@ -268,13 +268,13 @@ var advice = map[int]string{
 
 // Error returns the problem, and what to do about it.
 func (p *Problem) Error() string {
-	switch more := advice[p.Status]; {
+	switch hint := advice[p.Status]; {
 	case p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden:
-		return call.Status(p.Status, "") + ": " + more
+		return call.Status(p.Status, "") + ": " + hint
 	case (p.Status == http.StatusNotFound || p.Status == http.StatusConflict) && p.Reason != "":
 		return p.Reason
-	case more != "" && p.Reason == "":
-		return call.Status(p.Status, "") + ": " + more
+	case hint != "" && p.Reason == "":
+		return call.Status(p.Status, "") + ": " + hint
 	}
 	return call.Status(p.Status, p.Reason)
 }

@@ -24,11 +24,11 @@ import (
 
 var errStop = errors.New("enough")
 
-// streamServer returns a server that answers each request with the next of bodies, and records the queries in asked.
-func streamServer(t *testing.T, asked *[]string, bodies ...string) *httptest.Server {
+// streamServer returns a server that answers each request with the next of bodies, and records the queries in queries.
+func streamServer(t *testing.T, queries *[]string, bodies ...string) *httptest.Server {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		*asked = append(*asked, r.URL.RawQuery)
-		n := len(*asked) - 1
+		*queries = append(*queries, r.URL.RawQuery)
+		n := len(*queries) - 1
 		if n >= len(bodies) {
 			http.Error(w, "no more", http.StatusForbidden)
 			return
@@ -50,22 +50,22 @@ func TestWatchReconnects(t *testing.T) {
 		return fmt.Sprintf("data: {\"source\":{\"kind\":\"Bucket\",\"namespace\":\"a\",\"name\":%q,\"ready\":%q}}\n\n", name, ready)
 	}
 	const synced = "data: {\"synced\":true}\n\n"
-	var asked []string
-	s := streamServer(t, &asked,
+	var queries []string
+	s := streamServer(t, &queries,
 		": hello\n\n"+one("x", "True")+one("y", "True")+synced+one("x", "False"),
 		"",
 		one("x", "False")+one("z", "True")+":\n\n"+synced+"data: {\"gone\":{\"kind\":\"Bucket\",\"namespace\":\"a\",\"name\":\"z\"}}\n\n",
 	)
-	var told, states []string
+	var notices, states []string
 	lost := func(err error) { states = append(states, fmt.Sprint(err)) }
 	err := (&api.Client{Base: s.URL, Lost: lost}).Watch(t.Context(), api.Filter{Kind: "bucket"}, func(n api.Notice) error {
 		switch {
 		case n.Source != nil:
-			told = append(told, n.Source.Name+" "+n.Source.Ready)
+			notices = append(notices, n.Source.Name+" "+n.Source.Ready)
 		case n.Gone != nil:
-			told = append(told, n.Gone.Name+" gone")
+			notices = append(notices, n.Gone.Name+" gone")
 		case n.Synced:
-			told = append(told, "synced")
+			notices = append(notices, "synced")
 		}
 		return nil
 	})
@@ -73,7 +73,7 @@ func TestWatchReconnects(t *testing.T) {
 		t.Error(err)
 	}
 	want := []string{"x True", "y True", "synced", "x False", "z True", "y gone", "z gone"}
-	testenv.Equal(t, told, want, "told")
+	testenv.Equal(t, notices, want, "notices")
 	if len(states) != 3 || !strings.Contains(states[0], "watch sources at the server "+s.URL) || states[1] != "<nil>" || states[2] == "<nil>" {
 		t.Errorf("it was lost and back: %q", states) // once per interruption, however many attempts it takes
 	}
@@ -93,19 +93,19 @@ func (n *restartTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // reports no event twice.
 func TestFollowReconnects(t *testing.T) {
 	event := func(id int) string { return fmt.Sprintf("id: %d\ndata: {\"id\":%d}\n\n", id, id) }
-	var asked []string
-	s := streamServer(t, &asked, event(3)+event(5), event(5)+event(6), event(9))
-	var told []int64
+	var queries []string
+	s := streamServer(t, &queries, event(3)+event(5), event(5)+event(6), event(9))
+	var ids []int64
 	err := (&api.Client{Base: s.URL, HTTP: &http.Client{Transport: new(restartTransport)}}).FollowEvents(t.Context(), api.EventQuery{Limit: 10}, func(e api.Event) error {
-		if told = append(told, e.ID); e.ID == 9 {
+		if ids = append(ids, e.ID); e.ID == 9 {
 			return errStop
 		}
 		return nil
 	})
-	if !errors.Is(err, errStop) || !slices.Equal(told, []int64{3, 5, 6, 9}) {
-		t.Errorf("told %v, %v", told, err)
+	if !errors.Is(err, errStop) || !slices.Equal(ids, []int64{3, 5, 6, 9}) {
+		t.Errorf("received %v, %v", ids, err)
 	}
-	testenv.Equal(t, asked, []string{"follow=true&limit=10", "after=5&follow=true", "after=6&follow=true"}, "asked for")
+	testenv.Equal(t, queries, []string{"follow=true&limit=10", "after=5&follow=true", "after=6&follow=true"}, "asked for")
 }
 
 // TestErrors checks the errors of the client for servers that do not answer properly.

@@ -146,21 +146,21 @@ func (w *follower) poll(ctx context.Context) (files []file) {
 		}
 		files = append(files, f)
 	}
-	bad := func(name string, err error) { found(file{name: name, defect: withoutPath(name, err).Error()}, nil) }
+	addDefect := func(name string, err error) { found(file{name: name, defect: withoutPath(name, err).Error()}, nil) }
 	for _, root := range w.Paths {
 		root = filepath.Clean(root)
 		info, err := os.Stat(root)
 		switch {
 		case err != nil:
-			bad(root, err)
+			addDefect(root, err)
 		case info.Mode().IsRegular():
 			found(file{name: root}, info)
 		case !info.IsDir():
-			bad(root, errors.New("is neither a file nor a directory"))
+			addDefect(root, errors.New("is neither a file nor a directory"))
 		default:
 			tree, err := w.tree(ctx, root)
 			if err != nil {
-				bad(root, err)
+				addDefect(root, err)
 			}
 			for inTree, err := range documents.Files(tree, ".") {
 				name := filepath.Join(root, filepath.FromSlash(inTree))
@@ -171,7 +171,7 @@ func (w *follower) poll(ctx context.Context) (files []file) {
 					}
 				}
 				if err != nil {
-					bad(name, err)
+					addDefect(name, err)
 				} else if info.Mode().IsRegular() {
 					found(file{name: name, listed: true}, info)
 				}
@@ -179,7 +179,7 @@ func (w *follower) poll(ctx context.Context) (files []file) {
 		}
 	}
 	if w.Secrets != "" {
-		w.findSecretKeys(w.Secrets, 0, found, bad)
+		w.findSecretKeys(w.Secrets, 0, found, addDefect)
 	}
 	return files
 }
@@ -203,10 +203,10 @@ func (w *follower) tree(ctx context.Context, name string) (fs.FS, error) {
 
 // findSecretKeys finds the keys of Secrets below a directory, at most two directories deep. It follows links,
 // because mounted Secrets consist of links.
-func (w *follower) findSecretKeys(dir string, depth int, found func(file, fs.FileInfo), bad func(string, error)) {
+func (w *follower) findSecretKeys(dir string, depth int, found func(file, fs.FileInfo), addDefect func(string, error)) {
 	list, err := os.ReadDir(dir)
 	if err != nil && depth == 0 {
-		bad(dir, err)
+		addDefect(dir, err)
 	}
 	for _, e := range list {
 		name := filepath.Join(dir, e.Name())
@@ -214,7 +214,7 @@ func (w *follower) findSecretKeys(dir string, depth int, found func(file, fs.Fil
 		switch {
 		case err != nil || strings.HasPrefix(e.Name(), ".."):
 		case info.IsDir() && depth < 2:
-			w.findSecretKeys(name, depth+1, found, bad)
+			w.findSecretKeys(name, depth+1, found, addDefect)
 		case info.Mode().IsRegular():
 			found(file{name: name, secret: true}, info)
 		}
@@ -251,15 +251,15 @@ func (w *follower) read(files []file) (d serve.Desired, another bool) {
 		secrets = append(secrets, w.More)
 	}
 	d.Objects, d.Invalid, d.Secrets = all.Objects, all.Invalid, source.Chain(secrets...)
-	told := make(map[string]bool)
+	reported := make(map[string]bool)
 	for _, err := range slices.Concat(d.Defects, all.Warnings) {
 		text := err.Error()
-		if w.Warn != nil && !w.reported[text] && !told[text] {
+		if w.Warn != nil && !w.reported[text] && !reported[text] {
 			w.Warn(err)
 		}
-		told[text] = true
+		reported[text] = true
 	}
-	w.reported = told
+	w.reported = reported
 	return d, w.sum != before
 }
 

@@ -221,7 +221,7 @@ func (j *Journal) Read(q Query) []api.Event {
 func (j *Journal) Follow(ctx context.Context, q Query, each func(api.Event)) error {
 	for {
 		j.mu.Lock()
-		news, closed, last := j.news, j.closed, j.id
+		changes, closed, last := j.news, j.closed, j.id
 		j.mu.Unlock()
 		for _, e := range j.Read(q) {
 			last = max(last, e.ID)
@@ -234,7 +234,7 @@ func (j *Journal) Follow(ctx context.Context, q Query, each func(api.Event)) err
 			return fmt.Errorf("journal: %w", fs.ErrClosed)
 		}
 		select {
-		case <-news:
+		case <-changes:
 		case <-ctx.Done():
 			return nil
 		}

@@ -121,9 +121,9 @@ func TestIDsGrow(t *testing.T) {
 func TestRotation(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
-	for _, more := range []int{9_000, 4_000} {
+	for _, count := range []int{9_000, 4_000} {
 		j := open(t, journal.Config{Dir: dir})
-		for range more {
+		for range count {
 			n++
 			j.Append(appEvent(fmt.Sprint(n, strings.Repeat("m", 1000))))
 		}
