@@ -315,10 +315,10 @@ func (c *Cache) Clear() (entries int, bytes int64, err error) {
 	return entries, bytes, err
 }
 
-// shrink removes the least recently used entries until at most most(total size) bytes are left.
-func (c *Cache) shrink(most func(total int64) int64) (removed int, freed, left int64, err error) {
+// shrink removes the least recently used entries until at most maxBytes(total size) bytes are left.
+func (c *Cache) shrink(maxBytes func(total int64) int64) (removed int, freed, left int64, err error) {
 	list, left, err := c.entries()
-	for limit := most(left); err == nil && left > limit && len(list) > 0; list = list[1:] {
+	for limit := maxBytes(left); err == nil && left > limit && len(list) > 0; list = list[1:] {
 		err = ignoreErr(c.root.Remove(cacheEntries+"/"+list[0].Name()), fs.ErrNotExist)
 		if err == nil {
 			removed++

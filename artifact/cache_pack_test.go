@@ -57,8 +57,8 @@ func TestCachePack(t *testing.T) {
 		before := len(files(t, dir))
 		change()
 		got := packWith(t, c, tree)
-		if more := len(files(t, dir)) - before; more > 4 {
-			t.Errorf("%s: %d of %d blocks were compressed again", name, more, all)
+		if newBlocks := len(files(t, dir)) - before; newBlocks > 4 {
+			t.Errorf("%s: %d of %d blocks were compressed again", name, newBlocks, all)
 		}
 		if !bytes.Equal(got, packWith(t, nil, tree)) {
 			t.Errorf("%s: other bytes with the cache", name)

@@ -153,12 +153,12 @@ func (c *Client) checkRedirect(r *http.Request, via []*http.Request) error {
 
 // pause waits before the next attempt: as long as the server asked for, or twice as long as the
 // last time, plus or minus a quarter.
-func (c *Client) pause(ctx context.Context, attempt int, asked time.Duration) error {
+func (c *Client) pause(ctx context.Context, attempt int, retryAfter time.Duration) error {
 	if c.Pause < 0 {
 		return nil
 	}
 	wait := min(cmp.Or(c.Pause, 500*time.Millisecond)<<min(attempt-1, 16), maxPause)
-	return retry.Sleep(ctx, min(max(wait*3/4+rand.N(wait/2+1), asked), maxPause))
+	return retry.Sleep(ctx, min(max(wait*3/4+rand.N(wait/2+1), retryAfter), maxPause))
 }
 
 // A transientError is an error after which another attempt may succeed.
@@ -227,7 +227,7 @@ func (t *transfer) attempt(ctx context.Context) error {
 	if err == io.EOF {
 		return nil
 	}
-	if _, wrong := errors.AsType[*DigestError](err); wrong {
+	if _, mismatch := errors.AsType[*DigestError](err); mismatch {
 		switch {
 		case t.written < t.Size:
 			err = io.ErrUnexpectedEOF

@@ -66,9 +66,9 @@ func (s *scriptedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type pipeListener chan net.Conn
 
 func (p pipeListener) dial(context.Context, string, string) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	p <- theirs
-	return ours, nil
+	client, server := net.Pipe()
+	p <- server
+	return client, nil
 }
 
 // Accept implements [net.Listener].
@@ -327,9 +327,9 @@ func TestClientStalls(t *testing.T) {
 			transport := &http.Transport{DialContext: network.dial}
 			defer transport.CloseIdleConnections()
 			c := &artifact.Client{HTTP: &http.Client{Transport: transport}, Attempts: 2, Pause: -1}
-			begun := time.Now()
+			start := time.Now()
 			got, err := fetch(t, c, artifact.Artifact{URL: "http://store.example/a.tar.gz", Digest: digestOf(content)})
-			if took := time.Since(begun); !errors.Is(err, test.want) || err == nil && got != content || took != test.took || len(server.received()) != 2 {
+			if took := time.Since(start); !errors.Is(err, test.want) || err == nil && got != content || took != test.took || len(server.received()) != 2 {
 				t.Errorf("%s: %q after %v, %v", name, got, took, err)
 			}
 		})

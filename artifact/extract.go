@@ -85,12 +85,12 @@ func (x Extractor) Extract(ctx context.Context, tree fs.FS, dir string) (err err
 	return os.RemoveAll(w.path(oldTree))
 }
 
-// replaceInTwo moves dir to old and fresh to dir, in two steps.
-func replaceInTwo(fresh, dir, old string) error {
+// replaceInTwo moves dir to old and newDir to dir, in two steps.
+func replaceInTwo(newDir, dir, old string) error {
 	if err := ignoreErr(os.Rename(dir, old), fs.ErrNotExist); err != nil {
 		return err
 	}
-	err := os.Rename(fresh, dir)
+	err := os.Rename(newDir, dir)
 	if err == nil {
 		return nil
 	}
@@ -124,15 +124,15 @@ func (w *extraction) path(name string) string { return filepath.Join(extractionD
 // openExtraction makes the directory beside dir and waits for its lock.
 func openExtraction(ctx context.Context, dir string) (*extraction, error) {
 	lock, err := poll(ctx, func() (*os.File, error) {
-		beside := extractionDir(dir)
-		if err := ignoreErr(os.Mkdir(beside, 0o700), fs.ErrExist); err != nil {
+		lockDir := extractionDir(dir)
+		if err := ignoreErr(os.Mkdir(lockDir, 0o700), fs.ErrExist); err != nil {
 			return nil, err
 		}
-		info, err := os.Lstat(beside)
+		info, err := os.Lstat(lockDir)
 		if err == nil && !info.IsDir() {
-			return nil, fmt.Errorf("%s is not a directory: remove it", beside)
+			return nil, fmt.Errorf("%s is not a directory: remove it", lockDir)
 		}
-		root, err := os.OpenRoot(beside)
+		root, err := os.OpenRoot(lockDir)
 		if err != nil {
 			return nil, ignoreErr(err, fs.ErrNotExist) // another process removed it
 		}
@@ -224,14 +224,14 @@ func (x Extractor) checkReplaceable(ctx context.Context, dir string) (listing, e
 	if err := checkNotReserved(dir, info); err != nil {
 		return nil, err
 	}
-	tree, why, err := matchRecord(ctx, dir)
-	if err != nil || why == "" {
+	tree, reason, err := matchRecord(ctx, dir)
+	if err != nil || reason == "" {
 		return tree, err
 	}
 	if err := checkNotProtected(ctx, dir); err != nil || x.Force {
 		return nil, err
 	}
-	return nil, &RefusedError{Why: why}
+	return nil, &RefusedError{Why: reason}
 }
 
 // ancestors yields the real path of path, or of its longest existing parent, and of each directory
@@ -262,11 +262,11 @@ func checkNotReserved(dir string, info fs.FileInfo) error {
 		}
 		return false
 	}
-	here, err := os.Getwd()
+	workDir, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	if holds(here) {
+	if holds(workDir) {
 		return never("the working directory is in it, and all of it would be replaced")
 	}
 	for _, home := range homeDirs() {

@@ -87,7 +87,7 @@ func TestExtractNever(t *testing.T) {
 	mkdir(t, home)
 	t.Setenv("HOME", home)
 	t.Setenv("USERPROFILE", home)
-	for dir, why := range map[string]string{
+	for dir, reason := range map[string]string{
 		home:                           "home directory",
 		filepath.Dir(home):             "home directory",
 		filepath.Join(store, "x"):      "in the store",
@@ -96,8 +96,8 @@ func TestExtractNever(t *testing.T) {
 	} {
 		var refused *artifact.RefusedError
 		err := artifact.Extractor{Force: true}.Extract(t.Context(), golden(), dir)
-		if !errors.As(err, &refused) || !refused.Never || !strings.Contains(err.Error(), why) {
-			t.Errorf("%s: error %v, want %q", dir, err, why)
+		if !errors.As(err, &refused) || !refused.Never || !strings.Contains(err.Error(), reason) {
+			t.Errorf("%s: error %v, want %q", dir, err, reason)
 		}
 		if err := (artifact.Extractor{Force: true}).Check(t.Context(), dir); !errors.As(err, &refused) {
 			t.Errorf("%s: check: %v", dir, err)

@@ -24,7 +24,7 @@ func must(t *testing.T, err error) {
 // TestReplaceInTwo tests the method of systems that cannot exchange directories.
 func TestReplaceInTwo(t *testing.T) {
 	at := t.TempDir()
-	fresh, dir, old := filepath.Join(at, "fresh"), filepath.Join(at, "dir"), filepath.Join(at, "old")
+	newDir, dir, old := filepath.Join(at, "fresh"), filepath.Join(at, "dir"), filepath.Join(at, "old")
 	holds := func(dir, want string) {
 		t.Helper()
 		if _, err := os.Stat(filepath.Join(dir, want)); err != nil {
@@ -32,19 +32,19 @@ func TestReplaceInTwo(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"1", "2"} {
-		must(t, os.MkdirAll(filepath.Join(fresh, name), 0o755))
-		must(t, replaceInTwo(fresh, dir, old))
+		must(t, os.MkdirAll(filepath.Join(newDir, name), 0o755))
+		must(t, replaceInTwo(newDir, dir, old))
 		holds(dir, name)
 	}
 	holds(old, "1")
 	must(t, os.RemoveAll(old))
-	if err := replaceInTwo(fresh, dir, old); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without anything fresh: %v", err)
+	if err := replaceInTwo(newDir, dir, old); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a new directory: %v", err)
 	}
 	holds(dir, "2")
 	must(t, os.Mkdir(old, 0o755))
 	inside := filepath.Join(old, "dir") // content of old cannot be moved back here
-	if err := replaceInTwo(fresh, inside, old); err == nil || !strings.Contains(err.Error(), "it is in "+old) {
+	if err := replaceInTwo(newDir, inside, old); err == nil || !strings.Contains(err.Error(), "it is in "+old) {
 		t.Errorf("error %v, want one that names %s", err, old)
 	}
 }

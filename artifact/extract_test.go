@@ -126,10 +126,10 @@ func TestExtractKeeps(t *testing.T) {
 			testenv.Equal(t, names(t, dir), before, "holds")
 		})
 	}
-	own := fstest.MapFS{"backup/.git/config": {Data: []byte("1")}}
+	gitTree := fstest.MapFS{"backup/.git/config": {Data: []byte("1")}}
 	dir := filepath.Join(t.TempDir(), ".git") // only its content counts
 	for range 2 {
-		testenv.Equal(t, extracted(t, own, dir), "backup/ backup/.git/ backup/.git/config=1", "the tree's own")
+		testenv.Equal(t, extracted(t, gitTree, dir), "backup/ backup/.git/ backup/.git/config=1", "the tree's own")
 	}
 }
 

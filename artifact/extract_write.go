@@ -98,9 +98,9 @@ func list(ctx context.Context, dir string) (listing, error) {
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(err, context.Cause(ctx))
 		}
-		what := d.Type().String()
+		description := d.Type().String()
 		if d.IsDir() {
-			what = "dir"
+			description = "dir"
 		} else if d.Type().IsRegular() {
 			f, err := os.Open(path)
 			if err != nil {
@@ -113,11 +113,11 @@ func list(ctx context.Context, dir string) (listing, error) {
 			if err = errors.Join(err, failed); err != nil {
 				return err
 			}
-			what = fmt.Sprintf("%v %x", fileMode(info), sum.Sum(nil))
+			description = fmt.Sprintf("%v %x", fileMode(info), sum.Sum(nil))
 		}
 		name, err := filepath.Rel(dir, path)
 		if name != "." {
-			all[strconv.Quote(filepath.ToSlash(name))] = what
+			all[strconv.Quote(filepath.ToSlash(name))] = description
 		}
 		return err
 	})
@@ -138,9 +138,9 @@ func (w *extraction) record(trees ...listing) error {
 	return durable.Replace(w.path(recordFile), text)
 }
 
-// matchRecord returns the tree in dir if an Extract wrote it and it is unchanged. If not, why is the
-// reason, "" for an empty directory.
-func matchRecord(ctx context.Context, dir string) (tree listing, why string, err error) {
+// matchRecord returns the tree in dir if an Extract wrote it and it is unchanged. If not, reason says
+// why, "" for an empty directory.
+func matchRecord(ctx context.Context, dir string) (tree listing, reason string, err error) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) == 0 {
 		return nil, "", err
 	}
@@ -163,11 +163,11 @@ func matchRecord(ctx context.Context, dir string) (tree listing, why string, err
 		return nil, "", err
 	}
 	for _, tree := range trees {
-		if why = found.differs(tree); why == "" {
+		if reason = found.differs(tree); reason == "" {
 			return tree, "", nil
 		}
 	}
-	return nil, why, nil
+	return nil, reason, nil
 }
 
 // readLines returns the trees of a record in an older format: a line of JSON for each entry, and a
@@ -189,14 +189,14 @@ func readLines(text []byte) ([]listing, error) {
 			trees = append(trees, listing{})
 			continue
 		}
-		mode, what := fs.FileMode(0o644), "dir"
+		mode, description := fs.FileMode(0o644), "dir"
 		if entry.Exec {
 			mode = 0o755
 		}
 		if !entry.Dir {
-			what = fmt.Sprintf("%v %x", mode, entry.BLAKE3)
+			description = fmt.Sprintf("%v %x", mode, entry.BLAKE3)
 		}
-		trees[len(trees)-1][strconv.Quote(string(entry.Name))] = what
+		trees[len(trees)-1][strconv.Quote(string(entry.Name))] = description
 	}
 }
 

@@ -247,14 +247,14 @@ func withoutEscapes(text string) (string, error) {
 	if !strings.Contains(text, `\`) {
 		return text, nil
 	}
-	plain := escape.ReplaceAllStringFunc(text, func(pair string) string {
+	unescaped := escape.ReplaceAllStringFunc(text, func(pair string) string {
 		if char := pair[1:]; !strings.Contains("]^-", char) {
 			return "[" + char + "]"
 		}
 		return pair[1:]
 	})
-	if strings.Contains(text, "[") || strings.Contains(text, "**") || strings.Contains(plain, `\`) {
+	if strings.Contains(text, "[") || strings.Contains(text, "**") || strings.Contains(unescaped, `\`) {
 		return "", errors.New(`on Windows a pattern with a backslash may hold no [, ** or \\, and none before a / or at the end: write [*] for \*`)
 	}
-	return plain, nil
+	return unescaped, nil
 }

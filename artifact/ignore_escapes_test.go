@@ -25,25 +25,25 @@ func TestWithoutEscapes(t *testing.T) {
 		if !strings.HasSuffix(text, `\ `) {
 			text = strings.TrimRight(text, " ")
 		}
-		plain, err := withoutEscapes(text)
+		unescaped, err := withoutEscapes(text)
 		if err != nil {
 			if !strings.Contains(text, "**") && !strings.Contains(text, `\\`) && !strings.HasSuffix(strings.TrimRight(text, " "), `\`) {
 				t.Fatalf("%q: %v", text, err)
 			}
 			continue
 		}
-		if strings.Contains(plain, `\`) {
-			t.Fatalf("%q became %q, which has an escape", text, plain)
+		if strings.Contains(unescaped, `\`) {
+			t.Fatalf("%q became %q, which has an escape", text, unescaped)
 		}
-		if plain != text {
+		if unescaped != text {
 			rewritten++
 		}
-		on, off := gitignore.ParsePattern(text, nil), gitignore.ParsePattern(plain, nil)
+		on, off := gitignore.ParsePattern(text, nil), gitignore.ParsePattern(unescaped, nil)
 		for _, p := range paths {
 			for _, dir := range []bool{true, false} {
 				if on.Match(strings.Split(p, "/"), dir) != off.Match(strings.Split(p, "/"), dir) {
 					differences++
-					t.Errorf("%q and %q decide differently about %q", text, plain, p)
+					t.Errorf("%q and %q decide differently about %q", text, unescaped, p)
 				}
 			}
 		}
@@ -59,8 +59,8 @@ func TestWithoutEscapes(t *testing.T) {
 // TestWithoutEscapesRefuses checks patterns that cannot be rewritten without a backslash.
 func TestWithoutEscapesRefuses(t *testing.T) {
 	for _, text := range []string{`a\`, `a\\b`, `\/a`, `[\a]`, `\***`} {
-		if plain, err := withoutEscapes(text); err == nil {
-			t.Errorf("%q became %q", text, plain)
+		if unescaped, err := withoutEscapes(text); err == nil {
+			t.Errorf("%q became %q", text, unescaped)
 		}
 	}
 }

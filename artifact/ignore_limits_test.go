@@ -134,20 +134,20 @@ func TestMatchBacktracks(t *testing.T) {
 
 // TestMatchingStops ends a context before rules are read and while they are applied.
 func TestMatchingStops(t *testing.T) {
-	gone := errors.New("gone")
+	cause := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	files := tree("a/b", "c")
 	rules := compile(t, artifact.Ignore{Extra: strings.Repeat("x\n", 2000)}, files)
 	view := rules.View(ctx, files)
-	cancel(gone)
-	if _, _, err := rules.Match(ctx, "a/b", false); !errors.Is(err, gone) {
+	cancel(cause)
+	if _, _, err := rules.Match(ctx, "a/b", false); !errors.Is(err, cause) {
 		t.Errorf("match: %v", err)
 	}
 	for op, err := range map[string]error{
 		"readdir": second(fs.ReadDir(view, ".")), "open": second(view.Open("a/b")), "stat": second(fs.Stat(view, "c")),
 		"compile": second(artifact.DefaultIgnore().Compile(ctx, files)),
 	} {
-		if !errors.Is(err, gone) {
+		if !errors.Is(err, cause) {
 			t.Errorf("%s: %v", op, err)
 		}
 	}

@@ -90,8 +90,8 @@ func TestStoreObstacles(t *testing.T) {
 			t.Run(obstacle+"/"+name, func(t *testing.T) {
 				s, dir := openStore(t, artifact.StoreConfig{})
 				a := put(t, s, object, "a.tar.gz", "content")
-				place := filepath.Join(dir, obstacle)
-				must(t, errors.Join(os.RemoveAll(place), os.MkdirAll(filepath.Dir(place), 0o700), os.WriteFile(place, nil, 0o600)))
+				obstaclePath := filepath.Join(dir, obstacle)
+				must(t, errors.Join(os.RemoveAll(obstaclePath), os.MkdirAll(filepath.Dir(obstaclePath), 0o700), os.WriteFile(obstaclePath, nil, 0o600)))
 				before := files(t, dir)
 				if err := operations[name](t.Context(), s, a); err == nil {
 					t.Error("no error")

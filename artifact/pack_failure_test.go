@@ -95,8 +95,8 @@ func TestTreeErrors(t *testing.T) {
 		}
 	})
 	t.Run("entry changes", func(t *testing.T) {
-		gone := errors.New("gone")
-		for _, test := range []struct{ info, want error }{{gone, gone}, {nil, artifact.ErrChanged}} {
+		infoErr := errors.New("gone")
+		for _, test := range []struct{ info, want error }{{infoErr, infoErr}, {nil, artifact.ErrChanged}} {
 			_, err := artifact.Tar(t.Context(), io.Discard, vanishingFS{golden(), test.info})
 			if !errors.Is(err, test.want) || !strings.Contains(fmt.Sprint(err), `"a.txt"`) {
 				t.Errorf("error %v, want %v naming a.txt", err, test.want)

@@ -83,11 +83,11 @@ func decompress(source *sourceReader, limit Limits) (*guardReader, error) {
 	isTar := len(head) == tarBlock && string(head[257:262]) == "ustar" // whatever its first name begins with
 	for _, c := range compressions {
 		if c.begins(head) && !isTar {
-			plain, err := c.open(buffered)
+			decompressed, err := c.open(buffered)
 			if err != nil {
 				return nil, err
 			}
-			ahead, err := readahead.NewReaderSize(plain, 4, 128<<10) // decompress and read tar on different processors
+			ahead, err := readahead.NewReaderSize(decompressed, 4, 128<<10) // decompress and read tar on different processors
 			return &guardReader{ReadCloser: ahead, limit: limit, source: source, packed: true}, err
 		}
 	}

@@ -217,29 +217,29 @@ var reservedNames = func() map[string]bool {
 // checkName returns an error if name cannot be a component of a path. It is the same on every
 // operating system, so that a store can be moved between them.
 func checkName(name string) error {
-	why := ""
+	reason := ""
 	stem, _, _ := strings.Cut(strings.ToLower(name), ".")
 	switch {
 	case name == "":
-		why = "it is empty"
+		reason = "it is empty"
 	case len(name) > maxName:
-		why = fmt.Sprintf("it is longer than %d bytes", maxName)
+		reason = fmt.Sprintf("it is longer than %d bytes", maxName)
 	case !utf8.ValidString(name):
-		why = "it is not UTF-8"
+		reason = "it is not UTF-8"
 	case name[0] == '.':
-		why = "it begins with a dot"
+		reason = "it begins with a dot"
 	case strings.HasSuffix(name, ".") || strings.HasSuffix(name, " "):
-		why = "it ends with a dot or a space"
+		reason = "it ends with a dot or a space"
 	case strings.ContainsAny(name, `/\:*?"<>|`):
-		why = `it contains one of / \ : * ? " < > |`
+		reason = `it contains one of / \ : * ? " < > |`
 	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
-		why = "it contains a character that cannot be printed"
+		reason = "it contains a character that cannot be printed"
 	case reservedNames[strings.TrimRight(stem, " ")]:
-		why = "it is the name of a device on Windows"
+		reason = "it is the name of a device on Windows"
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w name %q: %s", fs.ErrInvalid, name, why)
+	return fmt.Errorf("%w name %q: %s", fs.ErrInvalid, name, reason)
 }
 
 // Check returns nil if a is present and unchanged.

@@ -233,9 +233,9 @@ func (s *Store) GC(ctx context.Context, c GCConfig) (removed []Artifact, err err
 		if err != nil {
 			break
 		}
-		var gone []Artifact
-		gone, err = s.collect(ctx, dir, c)
-		removed = append(removed, gone...)
+		var collected []Artifact
+		collected, err = s.collect(ctx, dir, c)
+		removed = append(removed, collected...)
 	}
 	if err != nil || c.DryRun {
 		return removed, err

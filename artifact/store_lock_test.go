@@ -22,13 +22,13 @@ func TestLockOrdersWriters(t *testing.T) {
 		return
 	}
 	dir := filepath.Join(t.TempDir(), "store")
-	var others []*exec.Cmd
+	var cmds []*exec.Cmd
 	for range 2 {
 		cmd, _ := startChild(t, "TestLockOrdersWriters", dir)
-		others = append(others, cmd)
+		cmds = append(cmds, cmd)
 	}
 	putConcurrently(t, dir)
-	for _, cmd := range others {
+	for _, cmd := range cmds {
 		must(t, cmd.Wait())
 	}
 	s, _ := openStore(t, artifact.StoreConfig{Dir: dir})
@@ -52,10 +52,10 @@ func TestLockEnds(t *testing.T) {
 		"store": func() lock { s, _ := openStore(t, artifact.StoreConfig{Dir: dirs[0]}); return s.Lock },
 		"cache": func() lock { c, _ := openCache(t, artifact.CacheConfig{Dir: dirs[1]}); return c.Lock },
 	} {
-		ours, theirs := open(), open()
-		unlock, err := ours(t.Context(), object)
+		ownLock, otherLock := open(), open()
+		unlock, err := ownLock(t.Context(), object)
 		must(t, err)
-		for who, lock := range map[string]lock{"goroutine": ours, "process": theirs} {
+		for waiter, lock := range map[string]lock{"goroutine": ownLock, "process": otherLock} {
 			free, err := lock(t.Context(), "gitrepository/default/other")
 			must(t, err)
 			free()
@@ -67,11 +67,11 @@ func TestLockEnds(t *testing.T) {
 			}()
 			cancel(stop)
 			if err := <-done; !errors.Is(err, stop) {
-				t.Errorf("%s, %s: waiting for a held lock: %v", kind, who, err)
+				t.Errorf("%s, %s: waiting for a held lock: %v", kind, waiter, err)
 			}
 		}
 		unlock()
-		unlock, err = theirs(t.Context(), object)
+		unlock, err = otherLock(t.Context(), object)
 		must(t, err)
 		unlock()
 		unlock()

@@ -72,9 +72,9 @@ func TestRemove(t *testing.T) {
 func TestSweep(t *testing.T) {
 	s, dir := openStore(t, artifact.StoreConfig{})
 	a := put(t, s, object, "a.tar.gz", "a")
-	gone := put(t, s, "bucket/default/gone", "a.tar.gz", "b")
-	must(t, second(s.Point("bucket/default/gone", "latest.tar.gz", gone)))
-	must(t, os.Remove(filepath.Join(dir, gone.Path)))
+	missing := put(t, s, "bucket/default/gone", "a.tar.gz", "b")
+	must(t, second(s.Point("bucket/default/gone", "latest.tar.gz", missing)))
+	must(t, os.Remove(filepath.Join(dir, missing.Path)))
 	must(t, os.WriteFile(filepath.Join(dir, ".store/tmp/dead"), make([]byte, 123), 0o600))
 	temp, err := s.Temp()
 	must(t, err)

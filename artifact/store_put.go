@@ -57,11 +57,11 @@ func (s *Store) Put(ctx context.Context, dir, file string, write func(io.Writer)
 
 // publish moves t to p, unless p already has the same content.
 func (s *Store) publish(ctx context.Context, t *tempFile, p storePath, digest string) (Artifact, error) {
-	kept, err := s.reuse(ctx, p, digest)
+	reused, err := s.reuse(ctx, p, digest)
 	if err != nil {
 		return Artifact{}, err
 	}
-	if kept {
+	if reused {
 		err = durable.SyncUp(s.root, p.folder())
 	} else {
 		now := s.now()
@@ -289,7 +289,7 @@ func (s *Store) WithRoom(do func() error) error {
 			err = do()
 		}
 	}
-	if _, told := errors.AsType[*SpaceError](err); told || !durable.IsNoSpace(err) {
+	if _, ok := errors.AsType[*SpaceError](err); ok || !durable.IsNoSpace(err) {
 		return err
 	}
 	var stored int64

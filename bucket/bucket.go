@@ -162,12 +162,12 @@ func (a *Access) Identity(ctx context.Context, at *url.URL) (*CredentialCache, e
 	return nil, Failed("AuthenticationFailed", err)
 }
 
-// Client returns a client with the settings of way for the server at origin, or for any
+// Client returns a client with the settings of config for the server at origin, or for any
 // server if origin is nil. It sends credentials and the client certificate to that origin
 // only, follows no redirects, and retries requests that a busy server refuses.
-func (a *Access) Client(origin *url.URL, way transport.Config) *http.Client {
-	way.Origin = origin
-	c := transport.Client(way)
+func (a *Access) Client(origin *url.URL, config transport.Config) *http.Client {
+	config.Origin = origin
+	c := transport.Client(config)
 	c.Transport = &transport.RetryTransport{Next: c.Transport, Busy: []int{http.StatusInternalServerError, http.StatusRequestTimeout}}
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	a.mu.Lock()
@@ -208,8 +208,8 @@ func (a *Access) Endpoint() (server *url.URL, query string, err error) {
 func (a *Access) ConcealQuery(query string) {
 	a.SecretReader.Conceal(query)
 	for _, match := range signature.FindAllStringSubmatch(query, -1) {
-		plain, _ := url.QueryUnescape(match[1])
-		a.SecretReader.Conceal(match[1], plain)
+		unescaped, _ := url.QueryUnescape(match[1])
+		a.SecretReader.Conceal(match[1], unescaped)
 	}
 }
 

@@ -386,11 +386,11 @@ func TestAccess(t *testing.T) {
 		"no certificate":     {"ststls", []string{"ca.crt", "canary"}, "secret default/ststls: key ca.crt is not PEM"},
 		"no address":         {"proxy", []string{"password", "canary"}, "secret default/proxy: key username is missing"},
 	} {
-		bad := maps.Clone(held)
-		if bad["default/"+c.secret] = sourcetest.Secret(c.data...); c.data == nil {
-			delete(bad, "default/"+c.secret)
+		badSecrets := maps.Clone(held)
+		if badSecrets["default/"+c.secret] = sourcetest.Secret(c.data...); c.data == nil {
+			delete(badSecrets, "default/"+c.secret)
 		}
-		_, _, err := d.origin(newBucket(setAllSecrets), source.Env{Secrets: bad}).Resolve(t.Context(), nil)
+		_, _, err := d.origin(newBucket(setAllSecrets), source.Env{Secrets: badSecrets}).Resolve(t.Context(), nil)
 		step, ok := errors.AsType[*source.StepError](err)
 		if !ok || step.Reason != "AuthenticationFailed" || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: %v", name, err)
@@ -438,14 +438,14 @@ func TestEndpoint(t *testing.T) {
 }
 
 // wantURLInvalid checks the error about an endpoint, which must not contain secrets.
-func wantURLInvalid(t *testing.T, err error, says ...string) {
+func wantURLInvalid(t *testing.T, err error, texts ...string) {
 	t.Helper()
 	step, ok := errors.AsType[*source.StepError](err)
 	if !ok || step.Reason != "URLInvalid" || !errors.Is(err, source.ErrInvalid) || strings.Contains(err.Error(), "canary") {
 		t.Errorf("%v: want a defect of the spec with the reason URLInvalid", err)
 		return
 	}
-	for _, s := range says {
+	for _, s := range texts {
 		if !strings.Contains(err.Error(), s) {
 			t.Errorf("%v: want %q", err, s)
 		}

@@ -42,9 +42,9 @@ func (e *StatusError) Error() string {
 	if e.Status != 0 {
 		text += fmt.Sprintf(": %d %s", e.Status, http.StatusText(e.Status))
 	}
-	for _, more := range []string{e.Code, strings.TrimRight(e.Message, ". "), e.Hint} {
-		if more != "" {
-			text += ": " + more
+	for _, part := range []string{e.Code, strings.TrimRight(e.Message, ". "), e.Hint} {
+		if part != "" {
+			text += ": " + part
 		}
 	}
 	if e.After > 0 {
@@ -190,17 +190,17 @@ func (a *Access) Explain(ctx context.Context, doing string, err error, secrets .
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err // drops the URL
 	}
-	plain := err.Error()
-	text := a.CleanText(plain, secrets...)
+	message := err.Error()
+	text := a.CleanText(message, secrets...)
 	large, isLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case isLarge:
 		text = fmt.Sprintf("the answer is larger than %d bytes", large.Limit)
 	case errors.Is(err, http.ErrSchemeMismatch):
 		text += ": the server speaks no TLS: set spec.insecure, or write http://, if that is meant to be"
-	case strings.Contains(plain, `malformed HTTP response "\x15\x03`): // a TLS alert
+	case strings.Contains(message, `malformed HTTP response "\x15\x03`): // a TLS alert
 		text += ": the server speaks TLS: remove spec.insecure, or write https://"
-	case strings.HasPrefix(plain, "failed to parse Location header"): // the error quotes the header
+	case strings.HasPrefix(message, "failed to parse Location header"): // the error quotes the header
 		text = "redirect without a valid address"
 	}
 	return &redactedError{doing + ": " + cmp.Or(text, "the answer is invalid"), err}

@@ -137,10 +137,10 @@ func TestFetch(t *testing.T) {
 // TestFetchLatency checks that requests are concurrent, so that their latencies overlap.
 func TestFetchLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		begun, d := time.Now(), &sizedStore{latency: 20 * time.Millisecond}
+		start, d := time.Now(), &sizedStore{latency: 20 * time.Millisecond}
 		_, err := contentOf(t, d, small(3200)).WriteTo(t.Context(), io.Discard)
 		must(t, err)
-		if took, want := time.Since(begun), 3200/maxRequests*20*time.Millisecond; took > want*11/10 {
+		if took, want := time.Since(start), 3200/maxRequests*20*time.Millisecond; took > want*11/10 {
 			t.Errorf("%s of waiting instead of %s", took, want)
 		}
 	})
@@ -179,7 +179,7 @@ func (zeros) Read(p []byte) (int, error) {
 func TestFetchFirstError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		after := map[string]time.Duration{"a": 5 * time.Second, "b": time.Second, "c": 9 * time.Second}
-		begun := time.Now()
+		start := time.Now()
 		d := &sizedStore{open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
 			if wait := after[o.Key]; wait > 0 {
 				return nil, errors.Join(transport.Sleep(ctx, wait), &StatusError{Doing: "get " + o.Key, Status: 400})
@@ -187,8 +187,8 @@ func TestFetchFirstError(t *testing.T) {
 			return nil, nil
 		}}
 		_, err := contentOf(t, d, map[string]int64{"0": 9, "a": 9, "b": 9, "c": 9, "d": 9}).WriteTo(t.Context(), io.Discard)
-		if err == nil || !strings.Contains(err.Error(), `'apps': "b": get b: 400`) || time.Since(begun) != time.Second {
-			t.Errorf("after %s: %v", time.Since(begun), err)
+		if err == nil || !strings.Contains(err.Error(), `'apps': "b": get b: 400`) || time.Since(start) != time.Second {
+			t.Errorf("after %s: %v", time.Since(start), err)
 		}
 	})
 }
@@ -225,9 +225,9 @@ func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 // TestFetchEnded checks that a fetch ends at once with its context or its timeout,
 // wherever the store hangs, and that the error says how many objects arrived completely.
 func TestFetchEnded(t *testing.T) {
-	gone := errors.New("not wanted any more")
+	canceled := errors.New("not wanted any more")
 	for _, size := range []int64{1000, maxAhead + 1} {
-		for _, cause := range []error{gone, context.DeadlineExceeded} {
+		for _, cause := range []error{canceled, context.DeadlineExceeded} {
 			synctest.Test(t, func(t *testing.T) { // fails if a goroutine is left
 				c := contentOf(t, &sizedStore{open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
 					hang := readFunc(func([]byte) (int, error) { <-ctx.Done(); return 0, context.Cause(ctx) })
@@ -242,17 +242,17 @@ func TestFetchEnded(t *testing.T) {
 				}}, map[string]int64{"a": 9, "b": size, "c": 9})
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				if cause == gone {
-					time.AfterFunc(5*time.Second, func() { cancel(gone) })
+				if cause == canceled {
+					time.AfterFunc(5*time.Second, func() { cancel(canceled) })
 				} else {
 					c.origin.bucket.Spec.Timeout = source.Duration(5 * time.Second)
 				}
-				begun := time.Now()
+				start := time.Now()
 				_, err := c.WriteTo(ctx, io.Discard)
-				if !errors.Is(err, cause) || !strings.Contains(err.Error(), "1 of 3 objects arrived") || time.Since(begun) != 5*time.Second {
-					t.Errorf("%d bytes, after %s: %v", size, time.Since(begun), err)
+				if !errors.Is(err, cause) || !strings.Contains(err.Error(), "1 of 3 objects arrived") || time.Since(start) != 5*time.Second {
+					t.Errorf("%d bytes, after %s: %v", size, time.Since(start), err)
 				}
-				if step, ok := errors.AsType[*source.StepError](err); cause != gone && (!ok || step.Step != source.StepFetch || step.Reason != "BucketOperationFailed") {
+				if step, ok := errors.AsType[*source.StepError](err); cause != canceled && (!ok || step.Step != source.StepFetch || step.Reason != "BucketOperationFailed") {
 					t.Errorf("%#v", err)
 				}
 			})
@@ -338,16 +338,16 @@ func TestFetchEnds(t *testing.T) {
 			slow := func(key string) time.Duration { // the same for each call
 				return time.Duration(rand.New(rand.NewPCG(seed, uint64(len(key))+uint64(key[len(key)-1])<<8)).IntN(500)) * time.Millisecond
 			}
-			bad, why := "", errors.New("refused")
+			badKey, refusal := "", errors.New("refused")
 			if seed%3 == 1 {
-				bad = files[r.IntN(len(files))].Key
+				badKey = files[r.IntN(len(files))].Key
 			}
 			c.driver = &sizedStore{open: func(ctx context.Context, o Object, offset int64) (io.ReadCloser, error) {
 				switch err := transport.Sleep(ctx, slow(o.Key)); {
 				case err != nil:
 					return nil, err
-				case o.Key == bad:
-					return nil, &StatusError{Status: 403, Message: why.Error()}
+				case o.Key == badKey:
+					return nil, &StatusError{Status: 403, Message: refusal.Error()}
 				case offset == 0 && o.Size > 1:
 					return cut(o, 0, o.Size/2, syscall.ECONNRESET), nil
 				}
@@ -579,11 +579,11 @@ func TestResumeStalled(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		begun, sizes := time.Now(), map[string]int64{"a": 500_000}
+		start, sizes := time.Now(), map[string]int64{"a": 500_000}
 		var out bytes.Buffer
 		_, err := contentOf(t, &sizedStore{open: stalls(100, 300_000)}, sizes).WriteTo(t.Context(), &out)
 		must(t, err)
-		testenv.Equal(t, time.Since(begun), 2*stallAfter, "it was given up after")
+		testenv.Equal(t, time.Since(start), 2*stallAfter, "it was given up after")
 		checked(t, &out, sizes)
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -637,10 +637,10 @@ func TestIssued(t *testing.T) {
 		}
 		all.Wait()
 		get(nil, "4")
-		over := errors.New("the step is over")
+		cause := errors.New("the step is over")
 		ended, end := context.WithCancelCause(t.Context())
-		end(over)
-		if _, err := i.Get(ended, third); err != over || issued != 4 {
+		end(cause)
+		if _, err := i.Get(ended, third); err != cause || issued != 4 {
 			t.Errorf("%v; %d issued", err, issued)
 		}
 	})

@@ -65,26 +65,26 @@ func hostileListings() map[*storeMaker]map[string]*testenv.Defect {
 	of := func(properties string) *testenv.Defect {
 		return blob("<Name>a</Name><Properties>" + properties + "</Properties>")
 	}
-	long, strange := strings.Repeat("canary-", 1<<16), "not what a store of S3 writes"
+	long, notS3 := strings.Repeat("canary-", 1<<16), "not what a store of S3 writes"
 	return map[*storeMaker]map[string]*testenv.Defect{
 		aws: {
 			"it lacks ListObjectsV2":           listing("<IsTruncated>true</IsTruncated>"),
 			"no listing":                       listing(object), // IsTruncated is missing
-			strange + "; maybe":                listing("<IsTruncated>maybe</IsTruncated>"),
+			notS3 + "; maybe":                  listing("<IsTruncated>maybe</IsTruncated>"),
 			"no listing; XHTML":                answer(200, "<html><body>log in</body></html>"),
 			"no listing; error":                answer(200, "<Error><Code>InternalError</Code></Error>"),
 			"no listing; buckets":              answer(200, `<ListAllMyBucketsResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"/>`),
-			strange + "; half":                 answer(200, "<ListBucketResult><IsTruncated>false</IsTruncated>"),
-			strange + "; tags crossed":         ended("<a><b></a></b>"),
+			notS3 + "; half":                   answer(200, "<ListBucketResult><IsTruncated>false</IsTruncated>"),
+			notS3 + "; tags crossed":           ended("<a><b></a></b>"),
 			"no listing; deep":                 listing(strings.Repeat("<a>", 20)),
-			strange + "; entity":               ended("<Contents><Key>&canary;</Key><Size>1</Size></Contents>"),
+			notS3 + "; entity":                 ended("<Contents><Key>&canary;</Key><Size>1</Size></Contents>"),
 			"no listing; declared":             answer(200, `<!DOCTYPE a [<!ENTITY e "canary">]><ListBucketResult/>`),
 			"with several":                     ended("<Contents><Key>a</Key><Key>b</Key><Size>1</Size></Contents>"),
 			"lists an object without Key, or":  ended("<Contents><ETag>e</ETag><Size>1</Size></Contents>"),
 			"lists an object without Size, or": ended("<Contents><Key>a</Key><ETag>e</ETag></Contents>"),
 			"without Key or Size":              ended("<Contents><Key>a</Key><Size>-1</Size></Contents>"),
-			strange + "; huge size":            ended("<Contents><Key>a</Key><Size>9223372036854775808</Size></Contents>"),
-			strange + "; badly encoded":        ended("<EncodingType>url</EncodingType><Contents><Key>%zz</Key><Size>1</Size></Contents>"),
+			notS3 + "; huge size":              ended("<Contents><Key>a</Key><Size>9223372036854775808</Size></Contents>"),
+			notS3 + "; badly encoded":          ended("<EncodingType>url</EncodingType><Contents><Key>%zz</Key><Size>1</Size></Contents>"),
 			"more than the 1000 objects":       ended(strings.Repeat(object, 1001)),
 			"more than the 1000 objects; none": ended(strings.Repeat("<Contents/>", 700_000)),
 			"page token has more than 8192":    listing("<IsTruncated>true</IsTruncated><NextContinuationToken>" + strings.Repeat("t", 9000) + "</NextContinuationToken>"),

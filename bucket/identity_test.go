@@ -198,9 +198,9 @@ func certificate(t *testing.T) (cert, both []byte) {
 // machine's token service without a proxy. A user who writes an object cannot obtain a token
 // of the machine with a server, certificate or proxy of their own.
 func TestManagedIdentity(t *testing.T) {
-	id, asked := rand.Text(), 0 // the SDK caches tokens by ID, for the whole process
+	id, requests := rand.Text(), 0 // the SDK caches tokens by ID, for the whole process
 	machine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked++
+		requests++
 		w.Header().Set("Content-Type", "application/json")
 		q := r.URL.Query()
 		if r.Header.Get("X-IDENTITY-HEADER") != "header-cAnArY" || q.Get("client_id") != id || q.Get("resource") != "https://storage.azure.com" {
@@ -225,16 +225,16 @@ func TestManagedIdentity(t *testing.T) {
 		a := microsoft.access(s, "clientId", id)
 		edit(a)
 		_, err := microsoft.connect(t.Context(), a)
-		if requireReason(t, err, "InvalidProviderConfiguration", false); asked > 0 || !strings.Contains(fmt.Sprint(err), "spec.secretRef: a ") {
-			t.Errorf("%s: %v, asked %d times", name, err, asked)
+		if requireReason(t, err, "InvalidProviderConfiguration", false); requests > 0 || !strings.Contains(fmt.Sprint(err), "spec.secretRef: a ") {
+			t.Errorf("%s: %v, %d requests", name, err, requests)
 		}
 	}
 	a := microsoft.access(s, "clientId", id)
 	a.Transport.Proxy, a.Spec.Endpoint = nobodys, azures
 	_, err := list(t.Context(), microsoft.connected(t, a), "")
 	requireError(t, s, err, "no way") // the account is behind the proxy
-	if object(t, microsoft.connected(t, microsoft.access(s, "clientId", id))); asked != 1 {
-		t.Errorf("asked %d times", asked)
+	if object(t, microsoft.connected(t, microsoft.access(s, "clientId", id))); requests != 1 {
+		t.Errorf("%d requests", requests)
 	}
 }
 

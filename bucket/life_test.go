@@ -194,8 +194,8 @@ func (r *bucketHistory) describeRun(obj *source.Bucket, result source.Result, er
 	if obj.Artifact() != nil {
 		names = r.Names(obj.Artifact())
 	}
-	told := r.DescribeRun(obj, result, err, "ignore "+r.JSON(obj.Status.ObservedIgnore), names)
-	return strings.ReplaceAll(told, r.s.Host, "s3.example:9000")
+	description := r.DescribeRun(obj, result, err, "ignore "+r.JSON(obj.Status.ObservedIgnore), names)
+	return strings.ReplaceAll(description, r.s.Host, "s3.example:9000")
 }
 
 // A bucketHistory reconciles Bucket objects of one S3 server with a real store and a
@@ -292,7 +292,7 @@ func (r *bucketHistory) requireConsistent(obj *source.Bucket) {
 	got := r.Contents(obj.Artifact())
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	same := func(held map[string]string) bool {
+	matches := func(held map[string]string) bool {
 		held = maps.Clone(held)
 		maps.DeleteFunc(held, func(key, _ string) bool { return strings.HasSuffix(key, "/") || strings.HasPrefix(key, "ignored/") })
 		return maps.Equal(held, got)
@@ -305,7 +305,7 @@ func (r *bucketHistory) requireConsistent(obj *source.Bucket) {
 		}
 		return
 	}
-	if !slices.ContainsFunc(r.states, same) {
+	if !slices.ContainsFunc(r.states, matches) {
 		r.Errorf("the artifact is none of the %d states the bucket had: %d files", len(r.states), len(got))
 		for name, text := range got {
 			r.Logf("%s: %d bytes, %.20q", name, len(text), text)

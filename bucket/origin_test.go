@@ -260,13 +260,13 @@ func TestProgress(t *testing.T) {
 	for i := range 12_000 {
 		d.set(fmt.Sprint(i), memoryObject{etag: "e"})
 	}
-	var told []source.Progress
-	o := d.origin(newBucket(nil), source.Env{Progress: func(p source.Progress) { told = append(told, p) }})
+	var reports []source.Progress
+	o := d.origin(newBucket(nil), source.Env{Progress: func(p source.Progress) { reports = append(reports, p) }})
 	_, _, err := o.Resolve(t.Context(), nil)
 	must(t, err)
 	want := source.Progress{Object: "bucket/default/app", Phase: "listing", Done: 10_000, Unit: "objects"}
-	if len(told) != 2 || told[0].Done != 5000 || told[1] != want {
-		t.Errorf("%+v", told)
+	if len(reports) != 2 || reports[0].Done != 5000 || reports[1] != want {
+		t.Errorf("%+v", reports)
 	}
 }
 
@@ -319,8 +319,8 @@ func fails(after int, err error) func(*memoryDriver) {
 	}
 }
 
-func status(code int, word string) error {
-	return &bucket.StatusError{Doing: "list objects", Status: code, Code: word}
+func status(code int, errorCode string) error {
+	return &bucket.StatusError{Doing: "list objects", Status: code, Code: errorCode}
 }
 
 func TestFailures(t *testing.T) {

@@ -97,7 +97,7 @@ func (c *content) unchanged(index, revision string) map[string]bool {
 		return nil
 	}
 	defer text.Close()
-	same, sum, files := map[string]bool{}, sha256.New(), c.files
+	keys, sum, files := map[string]bool{}, sha256.New(), c.files
 	lines := bufio.NewReaderSize(io.TeeReader(text, sum), 64<<10)
 	for {
 		line, err := lines.ReadSlice('\n')
@@ -111,13 +111,13 @@ func (c *content) unchanged(index, revision string) map[string]bool {
 			files = files[1:]
 		}
 		if len(files) > 0 && files[0].line() == string(line) {
-			same[files[0].Key] = true
+			keys[files[0].Key] = true
 		}
 	}
 	if "sha256:"+hex.EncodeToString(sum.Sum(nil)) != revision {
 		return nil
 	}
-	return same
+	return keys
 }
 
 // has reports whether the object with this key can be copied.

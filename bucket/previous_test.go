@@ -193,8 +193,8 @@ func TestIncrementalSpoiled(t *testing.T) {
 			r := newFixture(t, d)
 			r.run(t)
 			d.put("c", "3")
-			whole := r.archive(t)
-			sources := &spoiledSources{Sources: r.env.Sources, content: func() io.Reader { return spoil(slices.Clone(whole)) }}
+			archive := r.archive(t)
+			sources := &spoiledSources{Sources: r.env.Sources, content: func() io.Reader { return spoil(slices.Clone(archive)) }}
 			r.env.Sources = sources
 			r.run(t)
 			r.same(t)

@@ -25,7 +25,7 @@ func TestSpecs(t *testing.T) {
 	at := func(endpoint string) row {
 		return row{func(b *source.BucketSpec) { b.Endpoint = endpoint }, "URLInvalid"}
 	}
-	more := func(query string) row { return row{func(b *source.BucketSpec) { b.Endpoint += query }, "URLInvalid"} }
+	withQuery := func(query string) row { return row{func(b *source.BucketSpec) { b.Endpoint += query }, "URLInvalid"} }
 	for m, rows := range map[*storeMaker]map[string]row{
 		aws: {
 			"spec.bucketName is no name of a bucket": named("ab"), "spec.bucketName; path": named("bucket/../other"), "spec.bucketName; query": named("bucket?x=canary"), "spec.bucketName; address": named("10.0.0.1"),
@@ -36,7 +36,7 @@ func TestSpecs(t *testing.T) {
 		google: {"spec.insecure": {func(b *source.BucketSpec) { b.Endpoint, b.Insecure = "http://127.0.0.1:1", false }, "URLInvalid"}},
 		microsoft: {
 			"spec.endpoint": at("a b"), "spec.insecure": {func(s *source.BucketSpec) { s.Insecure = false }, "URLInvalid"}, "spec.endpoint; credentials": at("https://cAnArY@store.example"),
-			"the query cannot be parsed": more("?sig=cAnArY%zz"), "the query has comp": more("?comp=cAnArY"), "is no shared access signature": more("?cAnArY/x"),
+			"the query cannot be parsed": withQuery("?sig=cAnArY%zz"), "the query has comp": withQuery("?comp=cAnArY"), "is no shared access signature": withQuery("?cAnArY/x"),
 			"spec.bucketName is not the name of a container": named("Content"), "spec.bucketName; short": named("ab"), "spec.bucketName; long": named(strings.Repeat("a", 64)),
 			"spec.bucketName; hyphens": named("a--b"), "spec.bucketName; hyphen at the end": named("abc-"), "spec.bucketName; special": named("$other"),
 		},
@@ -174,8 +174,8 @@ func TestHosts(t *testing.T) {
 		s := aws.start(t, testenv.StoreConfig{AccessKey: accessKey, SecretKey: canary, CA: ca, Mutual: true, Region: "eu-west-3", Names: []string{east, west}})
 		s.Bucket(c.bucket).Put("dir/a", "1")
 		a := aws.access(s, aws.secret(s)...)
-		proxy, way := proxyTo(t, s, east, west)
-		a.Transport.Proxy, a.Transport.TLS, a.Spec.Endpoint, a.Spec.Region, a.Spec.BucketName = way, trusting(t, ca, ca), c.endpoint, c.region, c.bucket
+		proxy, proxyFunc := proxyTo(t, s, east, west)
+		a.Transport.Proxy, a.Transport.TLS, a.Spec.Endpoint, a.Spec.Region, a.Spec.BucketName = proxyFunc, trusting(t, ca, ca), c.endpoint, c.region, c.bucket
 		d := aws.connected(t, a)
 		if text, err := read(t.Context(), d, object(t, d), 0); text != "1" || err != nil {
 			t.Errorf("%s: %q, %v", name, text, err)

@@ -197,12 +197,12 @@ func requireReason(t testing.TB, err error, want string, invalid bool) {
 }
 
 // trusting returns TLS settings that trust ca, with a client certificate for the name
-// reader from own unless that is nil.
-func trusting(t testing.TB, ca, own *testenv.CA) *tls.Config {
+// reader from clientCA unless that is nil.
+func trusting(t testing.TB, ca, clientCA *testenv.CA) *tls.Config {
 	t.Helper()
 	c := &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
-	if own != nil {
-		pair, err := tls.X509KeyPair(own.Client("reader"))
+	if clientCA != nil {
+		pair, err := tls.X509KeyPair(clientCA.Client("reader"))
 		must(t, err)
 		c.Certificates = []tls.Certificate{pair}
 	}
@@ -387,9 +387,9 @@ func newUpstream(t *testing.T, v variant) *upstream {
 		v.config.CA, v.config.Names = testenv.NewCA(t), []string{v.host}
 	}
 	p := &upstream{variant: v, s: v.filled(t, v.config), secrets: sourcetest.Secrets{}}
-	wrong := map[*storeMaker][]string{aws: {"accesskey", accessKey, "secretkey", "other-" + canary}, microsoft: {"accountKey", "AAAA" + accountKey},
+	wrongKeys := map[*storeMaker][]string{aws: {"accesskey", accessKey, "secretkey", "other-" + canary}, microsoft: {"accountKey", "AAAA" + accountKey},
 		google: {"serviceaccount", strings.ReplaceAll(string(p.s.Key()), serviceAccount, "other@example.com")}}
-	p.secrets["default/wrong"], p.secrets["default/keys"] = sourcetest.Secret(wrong[v.storeMaker]...), sourcetest.Secret(v.secret(p.s)...)
+	p.secrets["default/wrong"], p.secrets["default/keys"] = sourcetest.Secret(wrongKeys[v.storeMaker]...), sourcetest.Secret(v.secret(p.s)...)
 	if v.host != "" {
 		p.secrets["default/tls"] = sourcetest.Secret("ca.crt", string(v.config.CA.PEM()))
 		hosts := map[string]string{v.host + ":443": p.s.Host, "app." + v.host + ":443": p.s.Host}

@@ -27,9 +27,9 @@ import (
 func shortenTimeout(up sourcetest.Upstream) { up.(*chartServer).timeout(250 * time.Millisecond) }
 
 // runConformance runs the suite with charts whose upstreams are chartServers.
-func runConformance(t *testing.T, said string, open func(*testing.T) *chartServer, edit func(*sourcetest.Kind)) {
+func runConformance(t *testing.T, eventReason string, open func(*testing.T) *chartServer, edit func(*sourcetest.Kind)) {
 	k := sourcetest.Kind{
-		Name: "PkgChart", Dir: treeDir, EventReason: said, ShortenTimeout: shortenTimeout,
+		Name: "PkgChart", Dir: treeDir, EventReason: eventReason, ShortenTimeout: shortenTimeout,
 		Open:   func(tb sourcetest.TB) sourcetest.Upstream { return open(tb.(*testing.T)) },
 		Drift:  func(obj source.Object) { obj.(*source.PkgChart).Spec.ValuesFiles = []string{"values.yaml"} },
 		Stalls: []sourcetest.Defect{sourcetest.StallFetch},
@@ -286,16 +286,16 @@ func (d *chartServer) put(file, revision string, write func(io.Writer) error) er
 
 // inTree publishes charts in the artifact of a source: as a directory, or as an archive
 // like that from a registry.
-func inTree(t *testing.T, obj source.Object, whole bool) *chartServer {
+func inTree(t *testing.T, obj source.Object, asArchive bool) *chartServer {
 	d := newChartServer(t, obj)
 	d.publish = func(d *chartServer, _ string, tree fstest.MapFS) error {
 		version := d.version
 		all := chartWithTree("app", version, tree)
-		if !whole {
+		if !asArchive {
 			all["README.md"] = &fstest.MapFile{}
 		}
 		return d.put("source.tar.gz", "main@sha1:0123456789abcdef"+version, func(w io.Writer) error {
-			if whole {
+			if asArchive {
 				_, err := w.Write(testenv.TarGzip(t, all).Data)
 				return err
 			}
@@ -335,10 +335,10 @@ func inIndex(t *testing.T) *chartServer {
 	server := testenv.StartCharts(t, testenv.ChartsConfig{Username: "user", Password: chartCanary})
 	repo := &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: server.URL(), SecretRef: &source.LocalReference{Name: "login"}}}
 	d := newChartServer(t, repo)
-	good := source.Secret{Data: map[string][]byte{"username": []byte("user"), "password": []byte(chartCanary)}}
+	loginSecret := source.Secret{Data: map[string][]byte{"username": []byte("user"), "password": []byte(chartCanary)}}
 	d.publish = func(d *chartServer, before string, tree fstest.MapFS) error {
 		version := d.version
-		d.secrets["apps/login"] = good
+		d.secrets["apps/login"] = loginSecret
 		server.Remove("app", before)
 		server.Put(testenv.ChartVersion{Name: "app", Version: version, Archive: testenv.TarGzip(t, chartWithTree("app", version, tree)).Data})
 		return d.refresh()
@@ -354,7 +354,7 @@ func inIndex(t *testing.T) *chartServer {
 		"stall before":        {Phase: testenv.GetChart, Do: testenv.Stall, After: -1},
 	}
 	d.breakServer = func(defect sourcetest.Defect) <-chan struct{} {
-		d.secrets["apps/login"] = good
+		d.secrets["apps/login"] = loginSecret
 		switch defect {
 		case sourcetest.NoSecret:
 			delete(d.secrets, "apps/login")
@@ -397,13 +397,13 @@ func inRegistry(t *testing.T, signed bool) *chartServer {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "user", Password: chartCanary})
 	repo := &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: g.URL("team"), Type: source.RepositoryOCI, Insecure: true, SecretRef: &source.LocalReference{Name: "login"}}}
 	d := newChartServer(t, repo)
-	good := source.Secret{Data: map[string][]byte{"username": []byte("user"), "password": []byte(chartCanary)}}
+	loginSecret := source.Secret{Data: map[string][]byte{"username": []byte("user"), "password": []byte(chartCanary)}}
 	key := testenv.NewCosign(t, 1)
 	keys := source.Secret{Data: map[string][]byte{"cosign.pub": key.Public()}}
 	push := func() {}
 	d.publish = func(d *chartServer, before string, tree fstest.MapFS) error {
 		version := d.version
-		d.secrets["apps/login"], d.secrets["apps/keys"] = good, keys
+		d.secrets["apps/login"], d.secrets["apps/keys"] = loginSecret, keys
 		push = func() {
 			name := version
 			if d.defect == misnamed {
@@ -439,7 +439,7 @@ func inRegistry(t *testing.T, signed bool) *chartServer {
 		"stall manifest":        {Phase: testenv.GetManifest, Do: testenv.Stall, After: 20},
 	}
 	d.breakServer = func(defect sourcetest.Defect) <-chan struct{} {
-		d.secrets["apps/login"], d.secrets["apps/keys"] = good, keys
+		d.secrets["apps/login"], d.secrets["apps/keys"] = loginSecret, keys
 		switch defect {
 		case sourcetest.NoSecret:
 			delete(d.secrets, "apps/login")

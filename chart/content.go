@@ -293,9 +293,9 @@ const (
 	maxAllValues = 16 << 20
 )
 
-// readValues reads a values file from the source that it names, or from own if it names
+// readValues reads a values file from the source that it names, or from valuesTree if it names
 // none. The error wraps fs.ErrNotExist if the file does not exist.
-func (in *inputs) readValues(ctx context.Context, own fs.FS, v source.ValuesFile) (text []byte, err error) {
+func (in *inputs) readValues(ctx context.Context, valuesTree fs.FS, v source.ValuesFile) (text []byte, err error) {
 	if v.Source != (source.Reference{}) {
 		tree, err := in.tree(ctx, v.Source)
 		if errors.Is(err, artifact.ErrFormat) {
@@ -304,9 +304,9 @@ func (in *inputs) readValues(ctx context.Context, own fs.FS, v source.ValuesFile
 		if err != nil {
 			return nil, in.readError(v.Source, err)
 		}
-		own = tree
+		valuesTree = tree
 	}
-	info, err := fs.Stat(own, v.Path)
+	info, err := fs.Stat(valuesTree, v.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("%w: name one that exists, or set spec.ignoreMissingValuesFiles", fs.ErrNotExist)
@@ -316,7 +316,7 @@ func (in *inputs) readValues(ctx context.Context, own fs.FS, v source.ValuesFile
 	case info.Size() > maxValues:
 		err = fmt.Errorf("it has more than %d bytes", maxValues)
 	default:
-		text, err = fs.ReadFile(own, v.Path)
+		text, err = fs.ReadFile(valuesTree, v.Path)
 	}
 	if err != nil {
 		return nil, badValues(fmt.Errorf("values file %q: %w", v.Text, err))
@@ -361,15 +361,15 @@ func (in *inputs) readOthers(ctx context.Context, before otherValues) (now other
 }
 
 // mergeValues returns the merged values, nil if values.yaml is not replaced, and the values
-// files that it used. Files that name no other source are read from own (reference A14).
-func (in *inputs) mergeValues(ctx context.Context, own fs.FS) (values []byte, used []string, err error) {
+// files that it used. Files that name no other source are read from valuesTree (reference A14).
+func (in *inputs) mergeValues(ctx context.Context, valuesTree fs.FS) (values []byte, used []string, err error) {
 	if !in.replacesValues() {
 		return nil, in.chart.Spec.ValuesFiles, nil
 	}
 	var texts [][]byte
 	size := 0
 	for _, v := range in.values {
-		text, err := in.readValues(ctx, own, v)
+		text, err := in.readValues(ctx, valuesTree, v)
 		if errors.Is(err, fs.ErrNotExist) && in.chart.Spec.IgnoreMissingValuesFiles {
 			continue
 		}
@@ -461,12 +461,12 @@ func (s *errorRecorder) Write(p []byte) (int, error) {
 }
 
 func (c *content) write(ctx context.Context, w io.Writer) (report source.Report, err error) {
-	b, own, err := c.load(ctx)
+	b, valuesTree, err := c.load(ctx)
 	if err != nil {
 		return report, err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	values, used, err := c.mergeValues(ctx, own)
+	values, used, err := c.mergeValues(ctx, valuesTree)
 	if err != nil {
 		return report, err
 	}
@@ -476,7 +476,7 @@ func (c *content) write(ctx context.Context, w io.Writer) (report source.Report,
 		report.Bytes, err = b.WriteTo(w)
 		report.Reason, report.Ready = "ChartPullSucceeded", "pulled"
 	} else {
-		report.Report, report.Dependencies, err = c.build(ctx, w, b, own, values)
+		report.Report, report.Dependencies, err = c.build(ctx, w, b, valuesTree, values)
 		report.Reason, report.Ready = "ChartPackageSucceeded", "packaged"
 	}
 	report.Ready += fmt.Sprintf(" '%s' chart with version '%s'", b.Metadata.Name, c.rev.ID)
@@ -490,8 +490,8 @@ func (c *content) write(ctx context.Context, w io.Writer) (report source.Report,
 	return report, err
 }
 
-// load opens the chart. own is the tree in which its values files are looked up.
-func (c *content) load(ctx context.Context) (b *bundle.Chart, own fs.FS, err error) {
+// load opens the chart. valuesTree is the tree in which its values files are looked up.
+func (c *content) load(ctx context.Context) (b *bundle.Chart, valuesTree fs.FS, err error) {
 	if c.upstream != nil {
 		if b, err = c.upstream.fetch(ctx, c.selected); err != nil {
 			return nil, nil, err
@@ -540,8 +540,8 @@ func (c *content) build(ctx context.Context, w io.Writer, b *bundle.Chart, tree 
 		edit.Version = c.rev.ID
 	}
 	if values != nil { // the chart must have values to replace (reference A14)
-		own, err := b.Values()
-		if err == nil && own == nil {
+		chartValues, err := b.Values()
+		if err == nil && chartValues == nil {
 			err = errors.New("the chart has no values.yaml that spec.valuesFiles could replace: add an empty one to it")
 		}
 		if err != nil {

@@ -108,17 +108,17 @@ type need struct {
 // additions returns the charts that m lacks, each with its own dependencies added.
 func (m *member) additions() ([]*bundle.Chart, error) {
 	var charts []*bundle.Chart
-	taken := map[[2]string]*member{} // by name and version
+	seen := map[[2]string]*member{} // by name and version
 	for _, n := range m.needs {
 		c, err := n.complete()
 		if err != nil {
 			return nil, err
 		}
 		key := [2]string{c.Metadata.Name, c.Metadata.Version}
-		other := taken[key]
+		other := seen[key]
 		switch {
 		case other == nil:
-			taken[key] = n.member
+			seen[key] = n.member
 			charts = append(charts, c)
 		case other != n.member && (c.Digest == "" || c.Digest != other.chart.Digest):
 			return nil, fmt.Errorf("%s: chart %s %s is another one with the same name and version: only one can be in charts/", n.subject, key[0], key[1])
@@ -134,13 +134,13 @@ func (m *member) complete() (*bundle.Chart, error) {
 		if err != nil {
 			return nil, err
 		}
-		whole := *m.chart
+		completed := *m.chart
 		if len(charts) > 0 {
-			if whole.Files, err = m.chart.With(bundle.Edit{Charts: charts}); err != nil {
+			if completed.Files, err = m.chart.With(bundle.Edit{Charts: charts}); err != nil {
 				return nil, err
 			}
 		}
-		m.completed = &whole
+		m.completed = &completed
 	}
 	return m.completed, nil
 }

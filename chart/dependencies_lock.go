@@ -34,12 +34,12 @@ func missingDependencies(c *bundle.Chart, vendored []*chart.Metadata) ([]*chart.
 			return nil, fmt.Errorf("%s: %w", subject(c, d), err)
 		}
 	}
-	met, stray := matchVendored(c, ranges, vendored)
-	if !slices.Contains(met, false) {
+	satisfied, mismatch := matchVendored(c, ranges, vendored)
+	if !slices.Contains(satisfied, false) {
 		return nil, nil
 	}
-	if stray != nil {
-		return nil, stray
+	if mismatch != nil {
+		return nil, mismatch
 	}
 	if c.Lock != nil {
 		if err := checkLock(c); err != nil {
@@ -50,7 +50,7 @@ func missingDependencies(c *bundle.Chart, vendored []*chart.Metadata) ([]*chart.
 	var wanted []*chart.Dependency
 	for i, d := range list {
 		switch {
-		case met[i]:
+		case satisfied[i]:
 		case d.Repository == "":
 			return nil, fmt.Errorf("%s: has no repository, so charts/%s must hold it, and does not", subject(c, d), d.Name)
 		case !slices.ContainsFunc(wanted, func(w *chart.Dependency) bool { return sameSource(w, d) }):
@@ -60,10 +60,10 @@ func missingDependencies(c *bundle.Chart, vendored []*chart.Metadata) ([]*chart.
 	return wanted, nil
 }
 
-// matchVendored reports which dependencies of c the charts in charts/ satisfy. stray is about the
+// matchVendored reports which dependencies of c the charts in charts/ satisfy. mismatch is about the
 // first of these charts that has the name of a dependency but is admitted by none.
-func matchVendored(c *bundle.Chart, ranges []*semver.Constraints, vendored []*chart.Metadata) (met []bool, stray error) {
-	met = make([]bool, len(ranges))
+func matchVendored(c *bundle.Chart, ranges []*semver.Constraints, vendored []*chart.Metadata) (satisfied []bool, mismatch error) {
+	satisfied = make([]bool, len(ranges))
 	for _, v := range vendored {
 		var refusing *chart.Dependency
 		meets := false
@@ -71,16 +71,16 @@ func matchVendored(c *bundle.Chart, ranges []*semver.Constraints, vendored []*ch
 			switch {
 			case d.Name != v.Name:
 			case ranges[i] == nil || allows(ranges[i], d.Version, v.Version):
-				met[i], meets = true, true
+				satisfied[i], meets = true, true
 			default:
 				refusing = d
 			}
 		}
-		if refusing != nil && !meets && stray == nil {
-			stray = fmt.Errorf("%s: charts/ holds version %q, which it does not admit: run helm dependency update, or remove it there", subject(c, refusing), v.Version)
+		if refusing != nil && !meets && mismatch == nil {
+			mismatch = fmt.Errorf("%s: charts/ holds version %q, which it does not admit: run helm dependency update, or remove it there", subject(c, refusing), v.Version)
 		}
 	}
-	return met, stray
+	return satisfied, mismatch
 }
 
 func sameSource(a, b *chart.Dependency) bool {

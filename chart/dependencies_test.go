@@ -38,8 +38,8 @@ func chartYAML(name, version string, dependencies ...string) string {
 			parts = append(parts, "")
 		}
 		text += fmt.Sprintf("- name: %s\n  version: %q\n  repository: %q\n", parts[0], parts[1], parts[2])
-		for _, more := range parts[3:] {
-			key, value, _ := strings.Cut(more, "=")
+		for _, field := range parts[3:] {
+			key, value, _ := strings.Cut(field, "=")
 			text += fmt.Sprintf("  %s: %s\n", key, value)
 		}
 	}
@@ -75,9 +75,9 @@ func completeAndListContext(ctx context.Context, t *testing.T, s *opener, tree f
 		demandBuildError(t, err)
 		return "", err
 	}
-	whole, err := c.With(bundle.Edit{Charts: charts})
+	completed, err := c.With(bundle.Edit{Charts: charts})
 	must(t, err)
-	held := vendoredCharts(t, whole)
+	held := vendoredCharts(t, completed)
 	if err := end(); err != nil {
 		t.Errorf("end: %v", err)
 	}
@@ -114,10 +114,10 @@ func vendoredCharts(t *testing.T, tree fs.FS) string {
 	return list.String()
 }
 
-// demandFailure demands an error that contains every text in says.
-func demandFailure(t *testing.T, err error, says ...string) {
+// demandFailure demands an error that contains every one of texts.
+func demandFailure(t *testing.T, err error, texts ...string) {
 	t.Helper()
-	for _, want := range says {
+	for _, want := range texts {
 		testenv.ErrorSays(t, err, want)
 	}
 }
@@ -532,7 +532,7 @@ func TestArchivesThatUnpackToTooMuchTogether(t *testing.T) {
 // earlier dependency fails, and leaks nothing.
 func TestTheFirstFailureEndsTheRest(t *testing.T) {
 	stalls := testenv.StartCharts(t, testenv.ChartsConfig{Defect: &testenv.Defect{Phase: testenv.GetIndex, Do: testenv.Stall}})
-	gone := testenv.StartCharts(t, testenv.ChartsConfig{Allow: func(r *http.Request) bool {
+	empty := testenv.StartCharts(t, testenv.ChartsConfig{Allow: func(r *http.Request) bool {
 		select {
 		case <-stalls.Stalled():
 		case <-r.Context().Done():
@@ -541,7 +541,7 @@ func TestTheFirstFailureEndsTheRest(t *testing.T) {
 	}})
 	patient := strings.Replace(repositoryObject("stalls", stalls.URL(), ""), "interval: 1h", "timeout: 600m", 1)
 	sourcetest.NoLeaks(t, func(ctx context.Context) {
-		_, err := completeAndListContext(ctx, t, newOpener(t, patient), umbrella("none * "+gone.URL(), "lib * "+stalls.URL()), ".")
+		_, err := completeAndListContext(ctx, t, newOpener(t, patient), umbrella("none * "+empty.URL(), "lib * "+stalls.URL()), ".")
 		demandFailure(t, err, `"none"`)
 	})
 }

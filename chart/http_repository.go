@@ -215,13 +215,13 @@ func (w *httpRepository) refusal(u *url.URL, resp *http.Response) *StatusError {
 // advice returns what to do about credentials that were refused at u, or "" if it has no
 // advice.
 func (w *httpRepository) advice(u *url.URL) string {
-	own, none := transport.SameOrigin(u, w.baseURL), w.config.Auth == transport.Auth{}
+	sameOrigin, none := transport.SameOrigin(u, w.baseURL), w.config.Auth == transport.Auth{}
 	switch {
-	case own && none && w.secret != "":
+	case sameOrigin && none && w.secret != "":
 		return "secret " + w.secret + " in spec.secretRef of its PkgRepository has no username and password"
-	case own && none:
+	case sameOrigin && none:
 		return "the repository may want the user name and password of a Secret in spec.secretRef of its PkgRepository"
-	case own:
+	case sameOrigin:
 		return "check the user name and password, which are in spec.secretRef or spec.url of its PkgRepository"
 	case !none && !w.passCredentials:
 		return "user name and password were sent to " + w.baseURL.Host + " only: spec.passCredentials of its PkgRepository sends them to the servers of its charts as well"

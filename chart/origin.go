@@ -157,10 +157,10 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (*content, error
 // repository, reselect (word or name?) does.
 func (o *Origin) reselect(ctx context.Context, c *content) (*selectedVersion, error) {
 	o.mu.Lock()
-	resolved, found, kept := o.id, o.found, o.selected
+	resolved, found, selected := o.id, o.found, o.selected
 	o.mu.Unlock()
-	if resolved == c.rev.ID && kept.name != "" {
-		return &kept, nil
+	if resolved == c.rev.ID && selected.name != "" {
+		return &selected, nil
 	}
 	now, err := c.selectVersion(ctx, c.upstream)
 	if err != nil {

@@ -180,8 +180,8 @@ func TestWhatRenewsCharts(t *testing.T) {
 				}
 			}
 			testenv.Equal(t, c.Status.ObservedSourceArtifactRevision, want, "observedSourceArtifactRevision")
-			why := result.Why
-			if again := w.run(c, source.Unchanged); row.outcome == source.Unchanged && again.Why != why {
+			reason := result.Why
+			if again := w.run(c, source.Unchanged); row.outcome == source.Unchanged && again.Why != reason {
 				t.Errorf("the next run because %q", again.Why)
 			}
 		})

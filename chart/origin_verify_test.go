@@ -181,10 +181,10 @@ func TestPublication(t *testing.T) {
 		t.Errorf("config %s, layer %s", p.ConfigType, p.LayerType)
 	}
 	testenv.Equal(t, strings.Join(p.Tags, " "), "1.2.0_3", "tags")
-	told := map[string]string{
+	want := map[string]string{
 		"org.opencontainers.image.title": "app", "org.opencontainers.image.version": "1.2.0+3", "org.opencontainers.image.description": "An app.",
 	}
-	testenv.Equal(t, p.Annotations, told, "annotations")
+	testenv.Equal(t, p.Annotations, want, "annotations")
 	if _, err := chart.Publication(strings.NewReader("no chart"), artifact.Limits{}); err == nil {
 		t.Error("what is no chart is published")
 	}
@@ -293,11 +293,11 @@ func (k keyedTest) run(t *testing.T, secrets map[string]source.Secret) {
 			cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})
 			must(t, err)
 			defer cache.Close()
-			plain := func(*chartSetup, *source.PkgRepositorySpec) {}
-			if n, err := k.fetch(t, cache, secrets, plain); n != 1 || err != nil {
+			noEdit := func(*chartSetup, *source.PkgRepositorySpec) {}
+			if n, err := k.fetch(t, cache, secrets, noEdit); n != 1 || err != nil {
 				t.Fatalf("an empty cache: %d requests, error %v", n, err)
 			}
-			if n, err := k.fetch(t, cache, secrets, plain); n != 0 || err != nil {
+			if n, err := k.fetch(t, cache, secrets, noEdit); n != 0 || err != nil {
 				t.Fatalf("a warm cache: %d requests, error %v", n, err)
 			}
 			n, err := k.fetch(t, cache, secrets, r.edit)

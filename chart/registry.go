@@ -220,8 +220,8 @@ func parseManifest(d ocispec.Descriptor, text []byte) (chart, prov *ocispec.Desc
 		return nil, nil, fmt.Errorf("it cannot be read: %w", err)
 	}
 	if in.Config.MediaType != configType {
-		what := cmp.Or(in.ArtifactType, in.Config.MediaType, d.MediaType)
-		return nil, nil, fmt.Errorf("it is no chart but of type %.100q: want a config of type %s, as helm push makes it", what, configType)
+		mediaType := cmp.Or(in.ArtifactType, in.Config.MediaType, d.MediaType)
+		return nil, nil, fmt.Errorf("it is no chart but of type %.100q: want a config of type %s, as helm push makes it", mediaType, configType)
 	}
 	for _, l := range in.Layers {
 		switch l.MediaType {

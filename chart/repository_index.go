@@ -61,8 +61,8 @@ func validatorsOf(h http.Header) (v validators) {
 	}
 	modified, err := http.ParseTime(h.Get("Last-Modified"))
 	sent, unsent := http.ParseTime(h.Get("Date"))
-	fresh := err == nil && unsent == nil && !sent.After(modified)
-	if s := h.Get("Last-Modified"); len(s) <= maxValidator && (v.ETag != "" || !fresh) {
+	recent := err == nil && unsent == nil && !sent.After(modified)
+	if s := h.Get("Last-Modified"); len(s) <= maxValidator && (v.ETag != "" || !recent) {
 		v.Modified = s
 	}
 	return v
@@ -262,9 +262,9 @@ func (r *Repository) fetchShared(ctx context.Context, w *httpRepository, v valid
 	if err != nil { // the cache could not store it, or has evicted it
 		return r.fetch(ctx, w, v)
 	}
-	own := *f
-	own.ReaderAt, own.Closer, own.notes = entry, entry, w.notes
-	return &own, nil
+	result := *f
+	result.ReaderAt, result.Closer, result.notes = entry, entry, w.notes
+	return &result, nil
 }
 
 // shareKey returns the key of a request: server, validators, limit and credentials. With

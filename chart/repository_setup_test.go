@@ -73,11 +73,11 @@ func (r *repositorySetup) run(obj *source.PkgRepository, want source.Outcome) so
 	return result
 }
 
-// mustRefuse reconciles obj and demands an error that contains every text in says, and that
+// mustRefuse reconciles obj and demands an error that contains every one of texts, and that
 // nothing is stored.
-func (r *repositorySetup) mustRefuse(obj *source.PkgRepository, reason string, says ...string) source.Result {
+func (r *repositorySetup) mustRefuse(obj *source.PkgRepository, reason string, texts ...string) source.Result {
 	r.Helper()
-	result := r.MustRefuse(obj, r.origin(obj), obj.Artifact(), reason, says...)
+	result := r.MustRefuse(obj, r.origin(obj), obj.Artifact(), reason, texts...)
 	r.spools.RequireClosed()
 	return result
 }
@@ -213,8 +213,8 @@ func TestRepositoryStatuses(t *testing.T) {
 				obj = &source.PkgRepository{Header: obj.Header, Spec: obj.Spec}
 				obj.Metadata.Generation = 0 // the ledger assigns it
 				result, err := r.Reconcile(obj, r.origin(obj))
-				told := r.DescribeRun(obj, result, err, "nothing", strings.Join(append([]string{"notes:"}, result.Report.Notes...), " "))
-				fmt.Fprintf(&got, "# %s\n%s", s.name, strings.ReplaceAll(told, r.server.Base, "http://charts.example"))
+				description := r.DescribeRun(obj, result, err, "nothing", strings.Join(append([]string{"notes:"}, result.Report.Notes...), " "))
+				fmt.Fprintf(&got, "# %s\n%s", s.name, strings.ReplaceAll(description, r.server.Base, "http://charts.example"))
 			}
 			sourcetest.Golden(t, filepath.Join("testdata", "status", strings.ReplaceAll(l.name, " ", "-")+".txt"), got.String(), *update)
 		})

@@ -118,15 +118,15 @@ func TestRepositoryMovesOn(t *testing.T) {
 	rev, state, err := first.Resolve(t.Context(), nil)
 	must(t, err)
 	r.server.Put(testenv.ChartVersion{Name: "web", Version: "1.1.0"})
-	later := r.origin(obj)
-	if _, err := later.Open(t.Context(), rev); !errors.Is(err, source.ErrMoved) {
+	nextOrigin := r.origin(obj)
+	if _, err := nextOrigin.Open(t.Context(), rev); !errors.Is(err, source.ErrMoved) {
 		t.Fatalf("open: %v", err)
 	}
-	now, _, err := later.Resolve(t.Context(), state)
+	now, _, err := nextOrigin.Resolve(t.Context(), state)
 	if err != nil || now.ID == rev.ID {
 		t.Fatalf("resolved %s, %v", now.ID, err)
 	}
-	c, err := later.Open(t.Context(), now)
+	c, err := nextOrigin.Open(t.Context(), now)
 	must(t, err)
 	c.Close()
 	if c, err = first.Open(t.Context(), rev); err != nil { // the first origin has kept it
@@ -169,17 +169,17 @@ func TestRepositoryStoresWhatFollowsTheIndex(t *testing.T) {
 func TestRepositoryReportsProgress(t *testing.T) {
 	r := newRepositorySetup(t, testenv.ChartsConfig{})
 	r.server.SetIndex([]byte("apiVersion: v1\nentries: {}\n" + strings.Repeat("# more\n", 1<<19)))
-	var done []int64
+	var progress []int64
 	env := source.Env{Limits: r.limits, Progress: func(p source.Progress) {
 		if p.Object != "pkgrepository/default/charts" || p.Total != int64(len(r.server.Index())) || p.Unit != "bytes" {
 			t.Errorf("progress %+v", p)
 		}
-		done = append(done, p.Done)
+		progress = append(progress, p.Done)
 	}}
 	obj := r.object(nil)
 	r.MustStore(obj, chart.NewRepository(obj, env))
-	if len(done) < 3 || len(done) > 10 || !slices.IsSorted(done) {
-		t.Errorf("progress %v", done)
+	if len(progress) < 3 || len(progress) > 10 || !slices.IsSorted(progress) {
+		t.Errorf("progress %v", progress)
 	}
 }
 
@@ -224,7 +224,7 @@ type repositories struct {
 
 // run reconciles n objects concurrently, and returns the statuses of the server's
 // responses.
-func (f *repositories) run(n int, env source.Env, edit func(i int, obj *source.PkgRepository)) (asked []int, err error) {
+func (f *repositories) run(n int, env source.Env, edit func(i int, obj *source.PkgRepository)) (statuses []int, err error) {
 	errs := make([]error, n)
 	var all sync.WaitGroup
 	before := len(f.server.Requests())
@@ -241,9 +241,9 @@ func (f *repositories) run(n int, env source.Env, edit func(i int, obj *source.P
 	}
 	all.Wait()
 	for _, q := range f.server.Requests()[before:] {
-		asked = append(asked, q.Status)
+		statuses = append(statuses, q.Status)
 	}
-	return asked, errors.Join(errs...)
+	return statuses, errors.Join(errs...)
 }
 
 func (f *repositories) runOne(obj *source.PkgRepository, name string, last source.State, env source.Env) error {
@@ -272,17 +272,17 @@ func newRepositories(t *testing.T, c testenv.ChartsConfig) *repositories {
 func TestRepositoryFleetAsksOnce(t *testing.T) {
 	f := newRepositories(t, testenv.ChartsConfig{})
 	env := f.sharedEnv()
-	same := func(int, *source.PkgRepository) {}
+	noEdit := func(int, *source.PkgRepository) {}
 	for _, want := range []string{"[200]", "[304]", "[304]"} {
 		env.Since = time.Now()
-		if asked, err := f.run(10, env, same); fmt.Sprint(asked) != want || err != nil {
-			t.Errorf("asked %v, %v, want %v", asked, err, want)
+		if statuses, err := f.run(10, env, noEdit); fmt.Sprint(statuses) != want || err != nil {
+			t.Errorf("statuses %v, %v, want %v", statuses, err, want)
 		}
 	}
 	f.server.Put(testenv.ChartVersion{Name: "web", Version: "1.1.0"})
 	env.Since = time.Now()
-	if asked, err := f.run(12, env, same); fmt.Sprint(asked) != "[200 200]" || err != nil { // two of them are new
-		t.Errorf("asked %v, %v", asked, err)
+	if statuses, err := f.run(12, env, noEdit); fmt.Sprint(statuses) != "[200 200]" || err != nil { // two of them are new
+		t.Errorf("statuses %v, %v", statuses, err)
 	}
 }
 
@@ -308,16 +308,16 @@ func TestRepositoryFleetApart(t *testing.T) {
 			total := []int{}
 			var errs []error
 			for i := range 2 { // in sequence, so that the order is known
-				asked, err := f.run(1, env, func(_ int, obj *source.PkgRepository) {
+				statuses, err := f.run(1, env, func(_ int, obj *source.PkgRepository) {
 					obj.Metadata.Name = fmt.Sprint("own-", i)
 					obj.Spec.SecretRef = &source.LocalReference{Name: "login"}
 					c.edit(i, obj)
 				})
-				total, errs = append(total, asked...), append(errs, err)
+				total, errs = append(total, statuses...), append(errs, err)
 			}
 			err := errors.Join(errs...)
 			if fmt.Sprint(total) != c.want || (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
-				t.Errorf("asked %v, %v; want %v", total, err, c.want)
+				t.Errorf("statuses %v, %v; want %v", total, err, c.want)
 			}
 		})
 	}
@@ -376,10 +376,10 @@ func TestRepositoryLimitHoldsWhileReading(t *testing.T) {
 	}
 }
 
-// writeForever writes first, and then more until writing fails.
-func writeForever(w io.Writer, first, more string) {
+// writeForever writes first, and then filler until writing fails.
+func writeForever(w io.Writer, first, filler string) {
 	_, err := io.WriteString(w, first)
-	for block := strings.Repeat(more, 64<<10); err == nil; {
+	for block := strings.Repeat(filler, 64<<10); err == nil; {
 		_, err = io.WriteString(w, block)
 	}
 }
@@ -522,12 +522,12 @@ func TestRepositoryCredentials(t *testing.T) {
 	}
 	r.mustRefuse(r.object(nil), "AuthenticationFailed", "401 Unauthorized")
 	r.mustRefuse(r.object(named("wrong")), "AuthenticationFailed", "401 Unauthorized")
-	inURL := func(user *url.Userinfo, more func(*source.PkgRepositorySpec)) func(*source.PkgRepositorySpec) {
+	inURL := func(user *url.Userinfo, edit func(*source.PkgRepositorySpec)) func(*source.PkgRepositorySpec) {
 		return func(s *source.PkgRepositorySpec) {
 			u, _ := url.Parse(s.URL)
 			u.User = user
-			if s.URL = u.String(); more != nil {
-				more(s)
+			if s.URL = u.String(); edit != nil {
+				edit(s)
 			}
 		}
 	}

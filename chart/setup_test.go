@@ -177,9 +177,9 @@ func (w *chartSetup) run(c *source.PkgChart, want source.Outcome) source.Result 
 
 // fails reconciles c, demands a failure, and demands that the artifact stays before, which
 // is nil for none.
-func (w *chartSetup) fails(c *source.PkgChart, before *artifact.Artifact, outcome source.Outcome, reason string, says ...string) source.Result {
+func (w *chartSetup) fails(c *source.PkgChart, before *artifact.Artifact, outcome source.Outcome, reason string, texts ...string) source.Result {
 	w.Helper()
-	result := w.MustRefuse(c, w.origin(c), before, reason, says...)
+	result := w.MustRefuse(c, w.origin(c), before, reason, texts...)
 	testenv.Equal(w, result.Outcome, outcome, "outcome")
 	return result
 }
@@ -369,8 +369,8 @@ func TestChartStatuses(t *testing.T) {
 				c.Metadata.Generation = 0 // the ledger assigns it
 				result, err := w.Reconcile(c, w.origin(c))
 				observed := fmt.Sprintf("%q at %q with %q", c.Status.ObservedChartName, c.Status.ObservedSourceArtifactRevision, c.Status.ObservedValuesFiles)
-				told := w.DescribeRun(c, result, err, observed, fmt.Sprintf("%v %v", result.Report.Files, result.Verification))
-				fmt.Fprintf(&got, "# %s\n%s", s.name, strings.ReplaceAll(told, w.server.Base, "http://charts.example"))
+				description := w.DescribeRun(c, result, err, observed, fmt.Sprintf("%v %v", result.Report.Files, result.Verification))
+				fmt.Fprintf(&got, "# %s\n%s", s.name, strings.ReplaceAll(description, w.server.Base, "http://charts.example"))
 			}
 			sourcetest.Golden(t, filepath.Join("testdata", "status", strings.ReplaceAll(l.name, " ", "-")+".txt"), got.String(), *update)
 		})

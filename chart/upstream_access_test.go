@@ -35,19 +35,19 @@ func TestCredentials(t *testing.T) {
 	never, always := [2]string{"", ""}, [2]string{annsHeader, annsHeader}
 	for name, row := range map[string]struct {
 		home, other testenv.ChartsConfig
-		url         func(home, other *testenv.Charts) string
-		redirect    bool      // home redirects to other
+		url         func(repo, other *testenv.Charts) string
+		redirect    bool      // repo redirects to other
 		onward      bool      // other redirects to a third server
 		away        [2]string // credentials that the last server receives without and with passCredentials
 	}{
-		"relative":           {url: func(home, _ *testenv.Charts) string { return "app.tgz" }, away: always},
-		"from the root":      {url: func(home, _ *testenv.Charts) string { return "/charts/app.tgz" }, away: always},
-		"absolute":           {url: func(home, _ *testenv.Charts) string { return home.URLOf("app.tgz") }, away: always},
-		"absolute, over TLS": {home: testenv.ChartsConfig{CA: ca}, url: func(home, _ *testenv.Charts) string { return home.URLOf("app.tgz") }, away: always},
+		"relative":           {url: func(repo, _ *testenv.Charts) string { return "app.tgz" }, away: always},
+		"from the root":      {url: func(repo, _ *testenv.Charts) string { return "/charts/app.tgz" }, away: always},
+		"absolute":           {url: func(repo, _ *testenv.Charts) string { return repo.URLOf("app.tgz") }, away: always},
+		"absolute, over TLS": {home: testenv.ChartsConfig{CA: ca}, url: func(repo, _ *testenv.Charts) string { return repo.URLOf("app.tgz") }, away: always},
 		"other port":         {url: func(_, other *testenv.Charts) string { return other.URLOf("app.tgz") }, away: [2]string{"", annsHeader}},
 		"without a scheme":   {url: func(_, other *testenv.Charts) string { return strings.TrimPrefix(other.URLOf("app.tgz"), "http:") }, away: [2]string{"", annsHeader}},
-		"other host": {url: func(home, _ *testenv.Charts) string {
-			return strings.Replace(home.URLOf("app.tgz"), "127.0.0.1", "localhost", 1)
+		"other host": {url: func(repo, _ *testenv.Charts) string {
+			return strings.Replace(repo.URLOf("app.tgz"), "127.0.0.1", "localhost", 1)
 		}, away: [2]string{"", annsHeader}},
 		"to TLS":                   {other: testenv.ChartsConfig{CA: ca}, url: func(_, other *testenv.Charts) string { return other.URLOf("app.tgz") }, away: [2]string{"", annsHeader}},
 		"leads from https to http": {home: testenv.ChartsConfig{CA: ca}, url: func(_, other *testenv.Charts) string { return other.URLOf("app.tgz") }, away: never},
@@ -56,22 +56,22 @@ func TestCredentials(t *testing.T) {
 	} {
 		for i, pass := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, passCredentials %v", name, pass), func(t *testing.T) {
-				home, other, third := testenv.StartCharts(t, row.home), testenv.StartCharts(t, row.other), testenv.StartCharts(t, testenv.ChartsConfig{})
-				data := home.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", File: "app.tgz", URLs: []string{row.url(home, other)}})
+				repo, other, third := testenv.StartCharts(t, row.home), testenv.StartCharts(t, row.other), testenv.StartCharts(t, testenv.ChartsConfig{})
+				data := repo.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", File: "app.tgz", URLs: []string{row.url(repo, other)}})
 				other.PutFile("app.tgz", data)
 				third.PutFile("app.tgz", data)
-				last := home
+				last := repo
 				switch {
 				case row.redirect:
-					home.Break(testenv.Redirect(other.Base))
+					repo.Break(testenv.Redirect(other.Base))
 					last = other
 				case row.onward:
 					other.Break(testenv.Redirect(third.Base))
 					last = third
-				case strings.Contains(row.url(home, other), other.Host):
+				case strings.Contains(row.url(repo, other), other.Host):
 					last = other
 				}
-				b := newOpenerTest(t, home.URL(), home)
+				b := newOpenerTest(t, repo.URL(), repo)
 				b.opener.env.Secrets.(sourcetest.Secrets)["default/ca"] = source.Secret{Data: map[string][]byte{"ca.crt": ca.PEM()}}
 				b.repo.Spec.SecretRef, b.repo.Spec.CertSecretRef, b.repo.Spec.PassCredentials = ref("user"), ref("ca"), pass
 				if _, got, err := b.get("app", "1.0.0"); err != nil || !bytes.Equal(got, data) {
@@ -91,15 +91,15 @@ func TestCredentials(t *testing.T) {
 // TestCertificate sends the client certificate to the repository only.
 func TestCertificate(t *testing.T) {
 	ca := testenv.NewCA(t)
-	home, other := testenv.StartCharts(t, testenv.ChartsConfig{CA: ca, Mutual: true}), testenv.StartCharts(t, testenv.ChartsConfig{CA: ca, Mutual: true})
-	data := home.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
-	home.Put(testenv.ChartVersion{Name: "app", Version: "2.0.0", URLs: []string{other.URLOf("app-2.0.0.tgz")}})
-	b := newOpenerTest(t, home.URL(), home)
+	repo, other := testenv.StartCharts(t, testenv.ChartsConfig{CA: ca, Mutual: true}), testenv.StartCharts(t, testenv.ChartsConfig{CA: ca, Mutual: true})
+	data := repo.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
+	repo.Put(testenv.ChartVersion{Name: "app", Version: "2.0.0", URLs: []string{other.URLOf("app-2.0.0.tgz")}})
+	b := newOpenerTest(t, repo.URL(), repo)
 	cert, key := ca.Client("ann")
 	secrets := b.opener.env.Secrets.(sourcetest.Secrets)
 	secrets["default/cert"] = source.Secret{Data: map[string][]byte{"ca.crt": ca.PEM(), "tls.crt": cert, "tls.key": key}}
 	b.repo.Spec.CertSecretRef = ref("cert")
-	if _, got, err := b.get("app", "1.0.0"); err != nil || !bytes.Equal(got, data) || home.Requests()[0].Certificate != "ann" {
+	if _, got, err := b.get("app", "1.0.0"); err != nil || !bytes.Equal(got, data) || repo.Requests()[0].Certificate != "ann" {
 		t.Error(err)
 	}
 	for _, pass := range []bool{false, true} {
@@ -118,15 +118,15 @@ func TestCertificate(t *testing.T) {
 func TestRefusedCredentials(t *testing.T) {
 	c := testenv.StartCharts(t, testenv.ChartsConfig{Username: "ann", Password: "other"})
 	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
-	home := testenv.StartCharts(t, testenv.ChartsConfig{})
-	home.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", URLs: []string{c.URLOf("app-1.0.0.tgz")}})
-	for says, server := range map[string]*testenv.Charts{
-		"401 Unauthorized: check the user name and password": c, "were sent to " + home.Host + " only: spec.passCredentials": home,
+	repo := testenv.StartCharts(t, testenv.ChartsConfig{})
+	repo.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", URLs: []string{c.URLOf("app-1.0.0.tgz")}})
+	for want, server := range map[string]*testenv.Charts{
+		"401 Unauthorized: check the user name and password": c, "were sent to " + repo.Host + " only: spec.passCredentials": repo,
 	} {
 		b := newOpenerTest(t, server.URL(), server)
 		b.repo.Spec.SecretRef = ref("user")
 		_, _, err := b.get("app", "1.0.0")
-		b.fails(err, source.StepFetch, "AuthenticationFailed", false, says)
+		b.fails(err, source.StepFetch, "AuthenticationFailed", false, want)
 	}
 }
 
@@ -177,11 +177,11 @@ func TestEveryURL(t *testing.T) {
 // TestUserInURL sends the user information in a URL of the index to the server of that URL
 // only; it does not replace the Secret.
 func TestUserInURL(t *testing.T) {
-	home, other := testenv.StartCharts(t, testenv.ChartsConfig{}), testenv.StartCharts(t, testenv.ChartsConfig{})
+	repo, other := testenv.StartCharts(t, testenv.ChartsConfig{}), testenv.StartCharts(t, testenv.ChartsConfig{})
 	at := strings.Replace(other.URLOf("app.tgz"), "http://", "http://bob:cAnArY-too@", 1)
-	data := home.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", URLs: []string{at}})
+	data := repo.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", URLs: []string{at}})
 	other.PutFile("app.tgz", data)
-	b := newOpenerTest(t, home.URL(), home)
+	b := newOpenerTest(t, repo.URL(), repo)
 	b.repo.Spec.SecretRef = ref("user")
 	bobs := "Basic " + base64.StdEncoding.EncodeToString([]byte("bob:cAnArY-too"))
 	for i, want := range []string{bobs, annsHeader} {
@@ -202,9 +202,9 @@ func TestUserInURL(t *testing.T) {
 // TestTLSIsNotGivenUp requires a digest for a chart that is fetched without TLS.
 func TestTLSIsNotGivenUp(t *testing.T) {
 	ca := testenv.NewCA(t)
-	home, other := testenv.StartCharts(t, testenv.ChartsConfig{CA: ca}), testenv.StartCharts(t, testenv.ChartsConfig{})
-	other.PutFile("app.tgz", home.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", URLs: []string{other.URLOf("app.tgz")}, Entry: map[string]any{"digest": nil}}))
-	b := newOpenerTest(t, home.URL(), home)
+	repo, other := testenv.StartCharts(t, testenv.ChartsConfig{CA: ca}), testenv.StartCharts(t, testenv.ChartsConfig{})
+	other.PutFile("app.tgz", repo.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", URLs: []string{other.URLOf("app.tgz")}, Entry: map[string]any{"digest": nil}}))
+	b := newOpenerTest(t, repo.URL(), repo)
 	_, _, err := b.get("app", "1.0.0")
 	b.fails(err, source.StepFetch, "ChartPullError", false, "leads from https to http")
 	if other.Count() > 0 {
@@ -222,16 +222,16 @@ func TestZones(t *testing.T) {
 		"http://10.1.1.1/charts": {inside.URLOf("app.tgz"): false, "oci://" + g.Host + "/team/app:1.0.0": false},
 		inside.URL():             {strings.Replace(inside.URLOf("app.tgz"), "127.0.0.1", "localhost", 1): true},
 	} {
-		for url, asked := range rows {
+		for url, allowed := range rows {
 			inside.Reset()
 			g.Reset()
 			b := newOpenerTest(t, at, nil)
 			b.text = []byte(fmt.Sprintf("apiVersion: v1\nentries:\n  app:\n  - name: app\n    version: 1.0.0\n    urls: ['%s']\n", url))
 			_, _, err := b.get("app", "1.0.0")
-			if refused := err != nil && strings.Contains(err.Error(), "may not send us"); refused == asked || (inside.Count()+g.Count() > 0) != asked {
+			if refused := err != nil && strings.Contains(err.Error(), "may not send us"); refused == allowed || (inside.Count()+g.Count() > 0) != allowed {
 				t.Errorf("%s to %s: %v", at, url, err)
 			}
-			if err != nil && !asked {
+			if err != nil && !allowed {
 				b.fails(err, source.StepFetch, "ChartPullError", false)
 			}
 		}
@@ -242,7 +242,7 @@ func TestZones(t *testing.T) {
 // charts, their redirects, or its own, unless the user allows the host.
 func TestZonesOfIndexes(t *testing.T) {
 	testenv.Resolve(t, "wide.example", "203.0.113.7")
-	under := func(text, host string) string {
+	withHost := func(text, host string) string {
 		u, _ := url.Parse(text)
 		u.Host = host + ":" + u.Port()
 		return u.String()
@@ -250,14 +250,14 @@ func TestZonesOfIndexes(t *testing.T) {
 	inside := testenv.StartCharts(t, testenv.ChartsConfig{})
 	for _, n := range testenv.PrivateHosts(t) {
 		named := testenv.StartCharts(t, testenv.ChartsConfig{})
-		inside.PutFile("app.tgz", named.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", URLs: []string{under(inside.URLOf("app.tgz"), n.Host)}}))
+		inside.PutFile("app.tgz", named.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", URLs: []string{withHost(inside.URLOf("app.tgz"), n.Host)}}))
 		sent := testenv.StartCharts(t, testenv.ChartsConfig{})
 		sent.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", File: "app.tgz", URLs: []string{"app.tgz"}})
 		index := sent.Index()
-		sent.Break(&testenv.Defect{Status: http.StatusFound, Header: http.Header{"Location": {under(inside.URLOf("app.tgz"), n.Host)}}})
-		for name, home := range map[string]*testenv.Charts{"chart": named, "redirect": sent} {
-			b := newOpenerTest(t, under(home.URL(), "wide.example"), named)
-			if home == sent {
+		sent.Break(&testenv.Defect{Status: http.StatusFound, Header: http.Header{"Location": {withHost(inside.URLOf("app.tgz"), n.Host)}}})
+		for name, server := range map[string]*testenv.Charts{"chart": named, "redirect": sent} {
+			b := newOpenerTest(t, withHost(server.URL(), "wide.example"), named)
+			if server == sent {
 				b.text = index
 			}
 			inside.Reset()

@@ -94,16 +94,16 @@ func (b *openerTest) drain(a *bundle.Chart) []byte {
 	return text.Bytes()
 }
 
-// fails checks an error: its step, its reason, whether it stalls, the texts in says, and
+// fails checks an error: its step, its reason, whether it stalls, its texts, and
 // that it shows no credentials.
-func (b *openerTest) fails(err error, step source.Step, reason string, stalls bool, says ...string) {
+func (b *openerTest) fails(err error, step source.Step, reason string, stalls bool, texts ...string) {
 	b.Helper()
 	e, ok := errors.AsType[*source.StepError](err)
 	if !ok || e.Step != step || e.Reason != reason || errors.Is(err, source.ErrInvalid) != stalls {
 		b.Errorf("%v\n%+v, want %s %s, stalled %v", err, e, step, reason, stalls)
 		return
 	}
-	for _, s := range says {
+	for _, s := range texts {
 		if !strings.Contains(err.Error(), s) {
 			b.Errorf("%v\nwant %q", err, s)
 		}
@@ -197,7 +197,7 @@ func TestLocalDirectory(t *testing.T) {
 	must(t, os.Symlink(outside, filepath.Join(dir, "link.tgz")))
 	c := testenv.StartCharts(t, testenv.ChartsConfig{})
 	c.PutFile("app.tgz", data)
-	for url, says := range map[string]string{
+	for url, want := range map[string]string{
 		"app.tgz": "", "sub/app.tgz": "", "http://charts.example/stable/app.tgz": "", "a%20b.tgz": "", c.URLOf("app.tgz"): "",
 		"%2e%2e/outside.tgz": "local directory", "link.tgz": "local directory", "missing.tgz": "local directory", "sub": "is no file", "app.tgz/x": "local directory",
 	} {
@@ -205,20 +205,20 @@ func TestLocalDirectory(t *testing.T) {
 		b.opener.env.Local = map[string]string{"http://charts.example/stable": dir}
 		b.text = []byte(fmt.Sprintf("apiVersion: v1\nentries:\n  app:\n  - {name: app, version: 1.0.0, urls: ['%s']}\n", url))
 		_, got, err := b.get("app", "1.0.0")
-		if says == "" && (err != nil || !bytes.Equal(got, data)) {
+		if want == "" && (err != nil || !bytes.Equal(got, data)) {
 			t.Errorf("%s: %v", url, err)
 		}
-		if says != "" {
-			b.fails(err, source.StepFetch, "ChartPullError", false, says)
+		if want != "" {
+			b.fails(err, source.StepFetch, "ChartPullError", false, want)
 		}
 	}
 }
 
 // chartImage returns a manifest as helm push makes it.
-func chartImage(data []byte, more ...testenv.Blob) testenv.Manifest {
+func chartImage(data []byte, extraLayers ...testenv.Blob) testenv.Manifest {
 	return testenv.Manifest{
 		Config: &testenv.Blob{MediaType: configType, Data: []byte("{}")},
-		Layers: append([]testenv.Blob{{MediaType: contentType, Data: data}}, more...),
+		Layers: append([]testenv.Blob{{MediaType: contentType, Data: data}}, extraLayers...),
 	}
 }
 
@@ -292,7 +292,7 @@ func TestMixedProvenance(t *testing.T) {
 	b.repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: *ref("ring")}
 	b.opener.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: map[string][]byte{"ann": publicKeyring(t, ann, true)}}
 	good := signText(t, ann, now, statement("app", "1.0.0", data))
-	for says, layers := range map[string][]testenv.Blob{
+	for want, layers := range map[string][]testenv.Blob{
 		"":                            {{MediaType: provType, Data: good}},
 		"there is no provenance file": nil,
 		"about chart \"other\"":       {{MediaType: provType, Data: signText(t, ann, now, statement("other", "1.0.0", data))}},
@@ -302,8 +302,8 @@ func TestMixedProvenance(t *testing.T) {
 		o, err := u.find(t.Context(), "app", "*")
 		must(t, err)
 		_, err = u.verify(t.Context(), o, nil)
-		if says != "" {
-			b.fails(err, source.StepVerify, "ChartVerificationError", false, says)
+		if want != "" {
+			b.fails(err, source.StepVerify, "ChartVerificationError", false, want)
 		} else if err != nil {
 			t.Error(err)
 		}
@@ -316,7 +316,7 @@ func TestInvalidNamesAreNotRequested(t *testing.T) {
 	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	push(t, registry, "team", "app", "1.0.0")
 	env := newOpener(t, repositoryObject("charts", registry.URL("team"), "")).env
-	for name, good := range map[string]bool{
+	for name, valid := range map[string]bool{
 		"app": true,
 		"":    false, "App": false, "a//b": false, "/a": false, "a/": false, "..": false, "a..b": false, "../a": false, "a/../b": false, ".a": false,
 		"a.": false, "a/.b": false, "a_b": false, "a b": false, "a\n": false, "a\x00": false, "ä": false, "a@b": false, "a:b": false, "a\\b": false,
@@ -327,7 +327,7 @@ func TestInvalidNamesAreNotRequested(t *testing.T) {
 		c.Metadata.Namespace, c.Metadata.Name = "default", "app"
 		source.Default(c)
 		_, _, err := New(c, env, nil).Resolve(t.Context(), nil)
-		if good {
+		if valid {
 			if err != nil || registry.Count() == 0 {
 				t.Errorf("%q: %v", name, err)
 			}

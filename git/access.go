@@ -77,8 +77,8 @@ func (o *Origin) openUpstreamAt(ctx context.Context, u *url.URL, ref *source.Loc
 	n := &remoteUpstream{url: u, env: o.env, objectName: name, providerIssued: login, httpConfig: transport.ConfigFromEnv(o.env), closeTransport: func() {}}
 	n.httpConfig.Guard = guard
 	if o.env.Cache != nil || o.env.Share != nil {
-		own := spec.ServiceAccountName != "" || o.env.Accounts != nil // Accounts may know an account for objects that name none
-		n.scope = cacheScope(u, spec, o.repo.Metadata.Namespace, login, own, secret, proxySecret)
+		perAccount := spec.ServiceAccountName != "" || o.env.Accounts != nil // Accounts may know an account for objects that name none
+		n.scope = cacheScope(u, spec, o.repo.Metadata.Namespace, login, perAccount, secret, proxySecret)
 	}
 	if secret.Name != "" {
 		if n.httpConfig.TLS, err = transport.GitTLS(secret.Name, secret.Secret); err != nil {
@@ -174,16 +174,16 @@ func parseURL(s string) (*url.URL, error) {
 }
 
 // cacheScope hashes the URL and the credentials, so that objects share cached data
-// only if both are equal. The credentials are the Secrets and, with asked, the
-// provider that issues some; with own, what it issues may depend on the service
+// only if both are equal. The credentials are the Secrets and, with usesProvider, the
+// provider that issues some; with perAccount, what it issues may depend on the service
 // account and the namespace too.
-func cacheScope(u *url.URL, spec *source.GitRepositorySpec, namespace string, asked, own bool, secrets ...transport.Secret) string {
+func cacheScope(u *url.URL, spec *source.GitRepositorySpec, namespace string, usesProvider, perAccount bool, secrets ...transport.Secret) string {
 	h := sha256.New()
 	transport.HashInto(h, u.String())
 	switch {
-	case !asked:
+	case !usesProvider:
 		transport.HashInto(h, "")
-	case !own:
+	case !perAccount:
 		transport.HashInto(h, spec.Provider, "")
 	default:
 		transport.HashInto(h, spec.Provider, spec.ServiceAccountName, namespace)

@@ -174,7 +174,7 @@ func TestProxies(t *testing.T) {
 			{secure.Repo(), sourcetest.Secret("ca.crt", string(ca.PEM()))},
 			{shell.Repo(), sourcetest.Secret("identity", string(identity), "known_hosts", string(shell.KnownHosts(false)), "ca.crt", string(ca.PEM()))},
 		} {
-			through := func(pairs ...string) func(*source.GitRepository, sourcetest.Secrets) {
+			withProxy := func(pairs ...string) func(*source.GitRepository, sourcetest.Secrets) {
 				return func(g *source.GitRepository, m sourcetest.Secrets) {
 					g.Spec.ProxySecretRef = &source.LocalReference{Name: "proxy"}
 					m["default/proxy"] = sourcetest.Secret(pairs...)
@@ -182,13 +182,13 @@ func TestProxies(t *testing.T) {
 			}
 			name := scheme + " to " + target.url[:5]
 			before := len(p.Requests())
-			credentialTest{name: name, secret: target.login}.run(t, target.url, through("address", p.URL, "username", "proxy", "password", "pr0xy-pass"))
+			credentialTest{name: name, secret: target.login}.run(t, target.url, withProxy("address", p.URL, "username", "proxy", "password", "pr0xy-pass"))
 			if seen := p.Requests(); len(seen) == before || strings.HasPrefix(seen[len(seen)-1], "refused") {
 				t.Errorf("%s: the proxy saw %v", name, seen)
 			}
 			refusal := map[string]string{"http": "proxy", "https": "proxy", "socks5": "socks"}[scheme]
-			credentialTest{name + " wrong password", target.login, gitFailed, refusal}.run(t, target.url, through("address", p.URL, "username", "proxy", "password", "wr0ng-pass"))
-			credentialTest{name + " no address", target.login, authFailed, "default/proxy|address"}.run(t, target.url, through("username", "proxy"))
+			credentialTest{name + " wrong password", target.login, gitFailed, refusal}.run(t, target.url, withProxy("address", p.URL, "username", "proxy", "password", "wr0ng-pass"))
+			credentialTest{name + " no address", target.login, authFailed, "default/proxy|address"}.run(t, target.url, withProxy("username", "proxy"))
 		}
 	}
 }
@@ -329,13 +329,13 @@ func TestLoginOfSubmodules(t *testing.T) {
 	if got := contents(t, archive); got["a"]+got["lib/l"]+got["again/l"]+got["other/o"]+got["foreign/f"] != "11111" {
 		t.Errorf("content %v", got)
 	}
-	var asked []string
+	var urls []string
 	for _, r := range i.requests {
-		asked = append(asked, strings.TrimPrefix(r.URL.String(), server.URL))
+		urls = append(urls, strings.TrimPrefix(r.URL.String(), server.URL))
 	}
-	slices.Sort(asked)
-	if want := []string{"/app.git", "/app.git", "/lib.git"}; !slices.Equal(slices.Compact(asked), slices.Compact(want)) {
-		t.Errorf("logged in for %q", asked)
+	slices.Sort(urls)
+	if want := []string{"/app.git", "/app.git", "/lib.git"}; !slices.Equal(slices.Compact(urls), slices.Compact(want)) {
+		t.Errorf("logged in for %q", urls)
 	}
 	for _, q := range foreign.Requests() {
 		testenv.Equal(t, q.Authorization, "", "another origin was shown")

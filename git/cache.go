@@ -164,11 +164,11 @@ func (b *cachedBase) complete(ctx context.Context, pack *packfile.Pack, id objec
 
 // peel follows tags from id to the first object that is not a tag.
 func peel(db object.Database, id object.ID) (object.ID, error) {
-	said := object.Type(0)
+	wantType := object.Type(0)
 	for range object.MaxTags + 1 {
 		t, _, err := db.Stat(id)
-		if err == nil && said != 0 && t != said {
-			err = fmt.Errorf("%w: object %v is a %v, the tag says %v", object.ErrCorrupt, id, t, said)
+		if err == nil && wantType != 0 && t != wantType {
+			err = fmt.Errorf("%w: object %v is a %v, the tag says %v", object.ErrCorrupt, id, t, wantType)
 		}
 		if err != nil || t != object.Tag {
 			return id, err
@@ -177,7 +177,7 @@ func peel(db object.Database, id object.ID) (object.ID, error) {
 		if err != nil {
 			return id, err
 		}
-		id, said = tag.Object, tag.Type
+		id, wantType = tag.Object, tag.Type
 	}
 	return id, fmt.Errorf("%w: more than %d tags point at each other", object.ErrCorrupt, object.MaxTags)
 }

@@ -159,7 +159,7 @@ func TestCacheSurvivesDamage(t *testing.T) {
 					for _, ref := range refs[:1+i%2] {
 						g := s.object(ref)
 						rev, data, _ := fetch(t, g, env)
-						if whole, want, _ := fetch(t, plain.object(ref), plain.env); rev.ID != whole.ID || !bytes.Equal(data, want) {
+						if wantRev, want, _ := fetch(t, plain.object(ref), plain.env); rev.ID != wantRev.ID || !bytes.Equal(data, want) {
 							t.Fatalf("step %d, %+v: other bytes with the cache", i, ref)
 						}
 					}
@@ -301,9 +301,9 @@ func TestHostileDifference(t *testing.T) {
 		"a pack of another hash length": empty[:14],
 	} {
 		t.Run(defect, func(t *testing.T) {
-			mine := t.TempDir()
-			must(t, os.CopyFS(mine, os.DirFS(dir)))
-			env := source.Env{Cache: newCache(t, mine)}
+			cacheDir := t.TempDir()
+			must(t, os.CopyFS(cacheDir, os.DirFS(dir)))
+			env := source.Env{Cache: newCache(t, cacheDir)}
 			server.Break(respondToFetch(packResponse(pack), 0))
 			if _, _, _, err := try(t.Context(), g, env); err == nil {
 				t.Fatal("no error")
@@ -316,11 +316,11 @@ func TestHostileDifference(t *testing.T) {
 			}
 			testenv.Equal(t, contents(t, data)["dir1/file5"], "changed", "other content")
 
-			must(t, os.RemoveAll(mine))
-			must(t, os.CopyFS(mine, os.DirFS(dir)))
+			must(t, os.RemoveAll(cacheDir))
+			must(t, os.CopyFS(cacheDir, os.DirFS(dir)))
 			server.Break(respondToFetch(packResponse(pack), 1))
 			server.Reset()
-			if _, again, _ := fetch(t, g, source.Env{Cache: newCache(t, mine)}); !bytes.Equal(again, data) {
+			if _, again, _ := fetch(t, g, source.Env{Cache: newCache(t, cacheDir)}); !bytes.Equal(again, data) {
 				t.Error("other bytes after a fall-back")
 			}
 			if list := packRequests(server); len(list) != 2 || bytes.Contains([]byte(list[1]), []byte("have ")) {

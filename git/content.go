@@ -181,13 +181,13 @@ func (c *content) replaceLFSPointers(ctx context.Context, rules *artifact.Rules)
 			progress(source.Progress{Object: name, Phase: "receiving LFS objects", Done: done, Total: total, Unit: "bytes"})
 		}
 	}
-	held, plain, err := lfs.Fill(ctx, rules.View(ctx, c.fullTree), o)
+	held, nonPointers, err := lfs.Fill(ctx, rules.View(ctx, c.fullTree), o)
 	if held != nil {
 		c.closers = append(c.closers, held)
 	}
-	if n := len(plain); n > 0 {
+	if n := len(nonPointers); n > 0 {
 		c.notes = append(c.notes, fmt.Sprintf("%d files have the attribute filter=lfs and are no LFS pointers, they are packed as they are: %s",
-			n, enumerate(plain)))
+			n, enumerate(nonPointers)))
 	}
 	return err
 }

@@ -34,9 +34,9 @@ func TestEveryReferenceOverEveryTransport(t *testing.T) {
 			// The selection does not depend on the server that lists the refs. How
 			// the objects of a branch, a tag and a commit of each sort are
 			// transferred does.
-			whole := format == "sha1" && (name == "http" || name == "local" || name == "http v0 tips only")
+			allRows := format == "sha1" && (name == "http" || name == "local" || name == "http v0 tips only")
 			for _, row := range rows {
-				if !whole && !slices.Contains([]string{"branch", "annotated tag", "commit in the past", "commit on branch"}, row.name) {
+				if !allRows && !slices.Contains([]string{"branch", "annotated tag", "commit in the past", "commit on branch"}, row.name) {
 					continue
 				}
 				if strings.Contains(row.name, " over ") && name != "http" && name != "local" {
@@ -310,8 +310,8 @@ func TestRefusedWants(t *testing.T) {
 		if err != nil || len(report.Notes) != c.notes || contents(t, b.Bytes())["a"] != "1" {
 			t.Errorf("%s: %v, notes %q", c.rev.ID, err, report.Notes)
 		}
-		if asked := packRequests(server); len(asked) != 2 || !strings.Contains(asked[1], "want "+c.want) {
-			t.Errorf("%s: asked for %q, want %s", c.rev.ID, asked, c.want)
+		if requests := packRequests(server); len(requests) != 2 || !strings.Contains(requests[1], "want "+c.want) {
+			t.Errorf("%s: asked for %q, want %s", c.rev.ID, requests, c.want)
 		}
 	}
 	// A pinned commit that is refused is not searched for in the whole repository.

@@ -128,9 +128,9 @@ func TestIncludeErrors(t *testing.T) {
 	if _, _, _, err := try(t.Context(), including(atURL, "lib"), env); !errors.Is(err, source.ErrWaiting) {
 		t.Errorf("no sources at all: %v", err)
 	}
-	var wrong *artifact.DigestError
+	var mismatch *artifact.DigestError
 	env.Sources = p
-	if _, _, _, err := try(t.Context(), including(atURL, "damaged"), env); !errors.As(err, &wrong) && !errors.Is(err, artifact.ErrFormat) {
+	if _, _, _, err := try(t.Context(), including(atURL, "damaged"), env); !errors.As(err, &mismatch) && !errors.Is(err, artifact.ErrFormat) {
 		t.Errorf("damaged: %v", err)
 	}
 }

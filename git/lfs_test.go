@@ -172,7 +172,7 @@ func TestLFSConfig(t *testing.T) {
 	repo := large(t, objects)
 	login := sourcetest.Secret("username", "alice", "password", "cAnArY pass", "ca.crt", string(ca.PEM()))
 	env := source.Env{Secrets: sourcetest.Secrets{"default/login": login}}
-	here := testenv.ServeGit(t, testenv.GitConfig{LFS: objects, Username: "alice", Password: "cAnArY pass", NoFilter: true}, repo) // without filters, one fetch is enough
+	ownServer := testenv.ServeGit(t, testenv.GitConfig{LFS: objects, Username: "alice", Password: "cAnArY pass", NoFilter: true}, repo) // without filters, one fetch is enough
 	plain := testenv.ServeGit(t, testenv.GitConfig{LFS: objects}, repo)
 	secure := testenv.ServeGit(t, testenv.GitConfig{LFS: objects, CA: ca}, repo)
 	for name, row := range map[string]struct {
@@ -181,12 +181,12 @@ func TestLFSConfig(t *testing.T) {
 		path   string
 		say    string
 	}{
-		"none":                {"", here, "/repo.git/info/lfs/objects/batch", ""},
-		"own origin":          {"[lfs]\n\turl = " + here.URL + "/other/info/lfs\n", here, "/other/info/lfs/objects/batch", ""},
-		"own origin and user": {"[lfs]\n\turl = " + strings.Replace(here.URL, "://", "://bob:x@", 1) + "/other/info/lfs/?q#f\n", here, "/other/info/lfs/objects/batch", ""},
+		"none":                {"", ownServer, "/repo.git/info/lfs/objects/batch", ""},
+		"own origin":          {"[lfs]\n\turl = " + ownServer.URL + "/other/info/lfs\n", ownServer, "/other/info/lfs/objects/batch", ""},
+		"own origin and user": {"[lfs]\n\turl = " + strings.Replace(ownServer.URL, "://", "://bob:x@", 1) + "/other/info/lfs/?q#f\n", ownServer, "/other/info/lfs/objects/batch", ""},
 		"elsewhere":           {"[lfs]\n\turl = \"" + secure.URL + "/x/info/lfs\" # there\n", secure, "/x/info/lfs/objects/batch", ""},
 		"last one counts":     {"[lfs]\n\turl = ftp://a\n\tURL = " + secure.URL + "/x/info/lfs\n", secure, "/x/info/lfs/objects/batch", ""},
-		"other settings":      {"[lfs]\n\tfetchexclude = *\n[remote \"origin\"]\n\tlfsurl = " + plain.URL + "\n[lfs \"x\"]\n\turl = ftp://a\n", here, "/repo.git/info/lfs/objects/batch", ""},
+		"other settings":      {"[lfs]\n\tfetchexclude = *\n[remote \"origin\"]\n\tlfsurl = " + plain.URL + "\n[lfs \"x\"]\n\turl = ftp://a\n", ownServer, "/repo.git/info/lfs/objects/batch", ""},
 		"elsewhere in clear":  {"[lfs]\n\turl = " + plain.URL + "/x\n", nil, "", ".lfsconfig|must be https"},
 		"a file":              {"[lfs]\n\turl = file:///etc\n", nil, "", ".lfsconfig|must be https"},
 		"ssh":                 {"[lfs]\n\turl = ssh://git@127.0.0.1/x\n", nil, "", ".lfsconfig|must be https"},
@@ -200,9 +200,9 @@ func TestLFSConfig(t *testing.T) {
 				tree[".lfsconfig"] = files("", row.config)[""]
 			}
 			repo.Commit(testenv.Commit{Branch: "main", Files: tree})
-			g := lfsObject(here.Repo())
+			g := lfsObject(ownServer.Repo())
 			g.Spec.SecretRef, g.Spec.Ignore = &source.LocalReference{Name: "login"}, nil
-			for _, s := range []*testenv.GitServer{here, plain, secure} {
+			for _, s := range []*testenv.GitServer{ownServer, plain, secure} {
 				s.Reset()
 			}
 			if row.say != "" {
@@ -211,9 +211,9 @@ func TestLFSConfig(t *testing.T) {
 			}
 			_, archive, _ := fetch(t, g, env)
 			testenv.Equal(t, contents(t, archive)["a.bin"], "content of a", "content")
-			asked := phases(row.at, testenv.LFSBatch)
-			if len(asked) != 1 || asked[0].Path != row.path || (asked[0].Authorization != "") != (row.at == here) {
-				t.Errorf("asked %+v", asked)
+			requests := phases(row.at, testenv.LFSBatch)
+			if len(requests) != 1 || requests[0].Path != row.path || (requests[0].Authorization != "") != (row.at == ownServer) {
+				t.Errorf("requests %+v", requests)
 			}
 		})
 	}
@@ -265,13 +265,13 @@ func TestLFSOfSubmodules(t *testing.T) {
 	if got := contents(t, archive); !maps.Equal(got, wanted) || len(report.Notes) != 0 {
 		t.Errorf("content %q, notes %q", got, report.Notes)
 	}
-	var asked []string
+	var paths []string
 	for _, q := range phases(server, testenv.LFSBatch) {
-		asked = append(asked, q.Path)
+		paths = append(paths, q.Path)
 	}
-	slices.Sort(asked)
-	if !slices.Equal(asked, []string{"/app.git/info/lfs/objects/batch", "/lib.git/info/lfs/objects/batch"}) || server.Count(testenv.LFSObject) != 2 {
-		t.Errorf("asked %q, %d downloads", asked, server.Count(testenv.LFSObject))
+	slices.Sort(paths)
+	if !slices.Equal(paths, []string{"/app.git/info/lfs/objects/batch", "/lib.git/info/lfs/objects/batch"}) || server.Count(testenv.LFSObject) != 2 {
+		t.Errorf("requests to %q, %d downloads", paths, server.Count(testenv.LFSObject))
 	}
 	g.Spec.Ignore = new("one/\n/two/deep/l.dat\n")
 	server.Reset()

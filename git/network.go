@@ -85,12 +85,12 @@ func (n *remoteUpstream) refs(ctx context.Context, exact bool, names ...string) 
 		h := sha256.New()
 		transport.HashInto(h, n.scope, n.httpConfig.Auth.Header(), strconv.FormatBool(exact))
 		transport.HashInto(h, names...)
-		own := wire.New(n.transport, n.server.Capabilities)
+		remote := wire.New(n.transport, n.server.Capabilities)
 		var answer any
 		answer, err = n.env.Share.Do(ctx, "git refs "+string(h.Sum(nil)), n.env.Since, func(ctx context.Context) (any, error) {
-			defer own.Close()
-			refs, err := own.Refs(ctx, exact, names...)
-			return refList{refs, own.Capabilities()}, err
+			defer remote.Close()
+			refs, err := remote.Refs(ctx, exact, names...)
+			return refList{refs, remote.Capabilities()}, err
 		})
 		list, _ = answer.(refList)
 		n.remote = wire.New(n.transport, list.capabilities)
@@ -142,7 +142,7 @@ func (n *remoteUpstream) fetchCommit(ctx context.Context, commit object.ID, via 
 		held.objects = nil
 		return pack, nil, nil
 	}
-	var why []string
+	var reasons []string
 	if lean && held.objects == nil { // with a base, the difference is smaller than all trees
 		p, err := n.fetchPartial(ctx, commit, via)
 		if err == nil {
@@ -151,7 +151,7 @@ func (n *remoteUpstream) fetchCommit(ctx context.Context, commit object.ID, via 
 		if !isPartialUnsupported(err) {
 			return nil, nil, err
 		}
-		why = []string{wholeTreeNote("the server cannot leave files out")}
+		reasons = []string{wholeTreeNote("the server cannot leave files out")}
 	}
 	pack, notes, err := n.download(ctx, commit, via, held)
 	if err != nil && held.mayHaveCaused(ctx, err) {
@@ -164,7 +164,7 @@ func (n *remoteUpstream) fetchCommit(ctx context.Context, commit object.ID, via 
 	if err != nil {
 		return nil, nil, err
 	}
-	return pack, append(why, notes...), nil
+	return pack, append(reasons, notes...), nil
 }
 
 // download fetches a commit with all that it leads to. The server does not send what
@@ -231,7 +231,7 @@ func (n *remoteUpstream) deepen(ctx context.Context, tips []object.Ref, commit o
 		depth = 0
 	}
 	for more := len(tips) > 0; more; depth = nextDepth(depth) {
-		pack, cut, err := n.receive(ctx, wire.FetchRequest{Wants: wants, Depth: depth}, packLimits(n.env.Limits, false), held)
+		pack, shallow, err := n.receive(ctx, wire.FetchRequest{Wants: wants, Depth: depth}, packLimits(n.env.Limits, false), held)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -243,14 +243,14 @@ func (n *remoteUpstream) deepen(ctx context.Context, tips []object.Ref, commit o
 			return pack, []string{fmt.Sprintf("the server sends only what refs point to: %s transferred to reach %s", amount, commit)}, nil
 		}
 		pack.Close()
-		more = cut && depth > 0
+		more = shallow && depth > 0
 	}
 	return nil, nil, notFound(fmt.Sprintf("commit %s is in the history of no branch or tag that the server offers", commit))
 }
 
-// receive reads one pack into a spool. cut reports whether the history continues
+// receive reads one pack into a spool. shallow reports whether the history continues
 // behind it.
-func (n *remoteUpstream) receive(ctx context.Context, q wire.FetchRequest, limits packfile.Limits, held *cachedBase) (_ *packfile.Pack, cut bool, err error) {
+func (n *remoteUpstream) receive(ctx context.Context, q wire.FetchRequest, limits packfile.Limits, held *cachedBase) (_ *packfile.Pack, shallow bool, err error) {
 	if q.MaxBytes = limits.PackBytes; q.MaxBytes < 0 {
 		q.MaxBytes = math.MaxInt64
 	}

@@ -166,17 +166,17 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 		return nil, err
 	}
 	o.mu.Lock()
-	kept := o.connection
+	connection := o.connection
 	if o.rev != rev.ID {
-		kept = nil
+		connection = nil
 	} else {
 		o.connection = nil
 	}
 	o.mu.Unlock()
 	var up upstream
-	if kept != nil {
-		kept.shareRefs = false
-		up = kept
+	if connection != nil {
+		connection.shareRefs = false
+		up = connection
 	} else if up, err = o.openUpstream(ctx); err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 	if err != nil {
 		return nil, errors.Join(err, up.Close())
 	}
-	if _, later := c.db.(*partialDatabase); later { // c sends more requests over up
+	if _, partial := c.db.(*partialDatabase); partial { // c sends more requests over up
 		c.closers = append(c.closers, up)
 	} else if err := up.Close(); err != nil {
 		return nil, errors.Join(err, c.Close())

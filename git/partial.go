@@ -104,7 +104,7 @@ func (p *partialDatabase) fetchBlobs(ctx context.Context, blobs []object.ID, of 
 }
 
 // fetchWholeTree fetches the whole tree and returns a note that says why.
-func (p *partialDatabase) fetchWholeTree(ctx context.Context, why string) (note string, err error) {
+func (p *partialDatabase) fetchWholeTree(ctx context.Context, reason string) (note string, err error) {
 	if err := p.Close(); err != nil {
 		return "", err
 	}
@@ -114,10 +114,10 @@ func (p *partialDatabase) fetchWholeTree(ctx context.Context, why string) (note 
 		return "", err
 	}
 	p.packs = []database{pack}
-	return strings.Join(append([]string{wholeTreeNote(why)}, notes...), "; "), nil
+	return strings.Join(append([]string{wholeTreeNote(reason)}, notes...), "; "), nil
 }
 
-func wholeTreeNote(why string) string { return why + ": the whole tree was transferred" }
+func wholeTreeNote(reason string) string { return reason + ": the whole tree was transferred" }
 
 // errWrongObjects reports an answer that lacks a requested object or holds others.
 var errWrongObjects = errors.New("the server sends other objects than it was asked for")

@@ -171,7 +171,7 @@ func TestPartialFetch(t *testing.T) {
 	tree["deploy/copy.yaml"] = tree["deploy/app.yaml"]
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
 	const trees = 11 + 1 // all trees, and the commit
-	whole := testenv.ServeGit(t, testenv.GitConfig{NoFilter: true}, repo)
+	unfiltered := testenv.ServeGit(t, testenv.GitConfig{NoFilter: true}, repo)
 	for name, row := range map[string]struct {
 		dirs   []string
 		ignore string
@@ -199,11 +199,11 @@ func TestPartialFetch(t *testing.T) {
 				}
 				env, counted := packCounter(source.Env{})
 				_, data, report := fetch(t, g, env)
-				_, full, _ := fetch(t, withURL(g, whole.Repo()), source.Env{})
+				_, full, _ := fetch(t, withURL(g, unfiltered.Repo()), source.Env{})
 				if !bytes.Equal(data, full) {
 					t.Errorf("the archive differs from that of a whole fetch")
 				}
-				asked := packRequests(server)
+				requests := packRequests(server)
 				want := [][]string{{repo.ID("main")}}
 				objects := []int64{trees}
 				for _, names := range [][]string{row.first, row.rest} {
@@ -212,10 +212,10 @@ func TestPartialFetch(t *testing.T) {
 						objects = append(objects, int64(len(ids)))
 					}
 				}
-				if len(asked) != len(want) {
-					t.Fatalf("%d requests %q, want %d", len(asked), asked, len(want))
+				if len(requests) != len(want) {
+					t.Fatalf("%d requests %q, want %d", len(requests), requests, len(want))
 				}
-				for i, body := range asked {
+				for i, body := range requests {
 					testenv.Equal(t, wants(t, body), want[i], "request %d wants", i)
 				}
 				if got := counted(); !slices.Equal(got, objects) || len(report.Notes) > 0 {
@@ -250,15 +250,15 @@ func TestPartialFetchNotWorthwhile(t *testing.T) {
 		g := sparse(server.Repo())
 		g.Spec.Ignore = &ignore
 		_, _, report := fetch(t, g, source.Env{})
-		if asked := packRequests(server); len(asked) != want.requests || len(report.Notes) != want.notes {
-			t.Errorf("%q: %d requests, notes %q; want %d and %d", ignore, len(asked), report.Notes, want.requests, want.notes)
+		if requests := packRequests(server); len(requests) != want.requests || len(report.Notes) != want.notes {
+			t.Errorf("%q: %d requests, notes %q; want %d and %d", ignore, len(requests), report.Notes, want.requests, want.notes)
 		}
 	}
 }
 
 // rewriteRequests starts a proxy between a client and a server. change rewrites the requests
 // for packs, or answers a request itself if it returns an answer.
-func rewriteRequests(server *testenv.GitServer, change func(n int, body string) (rewritten, answer string)) (url string, asked func() []string) {
+func rewriteRequests(server *testenv.GitServer, change func(n int, body string) (rewritten, answer string)) (url string, requests func() []string) {
 	n := 0
 	server.Break(&testenv.Defect{Phase: testenv.Pack, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		b, err := io.ReadAll(r.Body)
@@ -327,13 +327,13 @@ func TestPartialFetchFallsBack(t *testing.T) {
 		if change == nil {
 			change = func(_ int, b string) (string, string) { return b, "" }
 		}
-		at, asked := rewriteRequests(testenv.ServeGit(t, row.config, repo), change)
+		at, requests := rewriteRequests(testenv.ServeGit(t, row.config, repo), change)
 		_, data, report, err := try(t.Context(), withURL(g, at), source.Env{})
 		if err != nil || !bytes.Equal(data, want) {
 			t.Errorf("%s: %v, or another archive", name, err)
 			continue
 		}
-		if n := len(asked()); n != row.requests || len(report.Notes) != row.notes {
+		if n := len(requests()); n != row.requests || len(report.Notes) != row.notes {
 			t.Errorf("%s: %d requests, notes %q; want %d and %d", name, n, report.Notes, row.requests, row.notes)
 		}
 		for _, note := range report.Notes {
@@ -369,14 +369,14 @@ func TestPartialFetchHostile(t *testing.T) {
 		"nothing is sent":     {pass, func(b string) (string, string) { return "", pkt("packfile\n") + "0000" }, nil, 2, "holds no pack"},
 		"a pack of nobody":    {pass, func(b string) (string, string) { return "", pkt("packfile\n") + pkt("\x01PACK") + "0000" }, nil, 2, "truncated"},
 	} {
-		at, asked := rewriteRequests(testenv.ServeGit(t, testenv.GitConfig{}, repo), func(n int, b string) (string, string) {
+		at, requests := rewriteRequests(testenv.ServeGit(t, testenv.GitConfig{}, repo), func(n int, b string) (string, string) {
 			if f := append([]func(string) (string, string){row.first, row.second, row.third}, nil, nil, nil)[n-1]; f != nil {
 				return f(b)
 			}
 			return b, ""
 		})
 		wantFetchError(t, sparse(at, "deploy"), source.Env{}, gitFailed, row.say)
-		testenv.Equal(t, len(asked()), row.requests, "%s: requests", name)
+		testenv.Equal(t, len(requests()), row.requests, "%s: requests", name)
 	}
 }
 
@@ -419,15 +419,15 @@ func TestPartialFetchStalls(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: sparseTestTree()})
 	ctx, cancel := context.WithCancelCause(t.Context())
-	gone := errors.New("gone home")
-	at, asked := rewriteRequests(testenv.ServeGit(t, testenv.GitConfig{}, repo), func(n int, b string) (string, string) {
+	cause := errors.New("gone home")
+	at, requests := rewriteRequests(testenv.ServeGit(t, testenv.GitConfig{}, repo), func(n int, b string) (string, string) {
 		if n == 2 {
-			cancel(gone)
+			cancel(cause)
 		}
 		return b, ""
 	})
-	if _, _, _, err := try(ctx, sparse(at, "deploy"), source.Env{}); !errors.Is(err, gone) || len(asked()) != 2 {
-		t.Errorf("%v after %d requests", err, len(asked()))
+	if _, _, _, err := try(ctx, sparse(at, "deploy"), source.Env{}); !errors.Is(err, cause) || len(requests()) != 2 {
+		t.Errorf("%v after %d requests", err, len(requests()))
 	}
 }
 
@@ -448,7 +448,7 @@ func TestPartialFetchUnderLayers(t *testing.T) {
 	commitFiles(app, tree, submodule{"deploy/lib", "../lib.git", inLib}, submodule{"beside/lib", "../lib.git", inLib})
 	repos := map[string]*testenv.Repo{"org/app.git": app, "org/lib.git": lib}
 	part := testenv.ServeRepos(t, testenv.GitConfig{LFS: large}, repos)
-	whole := testenv.ServeRepos(t, testenv.GitConfig{LFS: large, NoFilter: true}, repos)
+	unfiltered := testenv.ServeRepos(t, testenv.GitConfig{LFS: large, NoFilter: true}, repos)
 	include := []source.GitRepositoryInclude{{Repository: source.IncludeReference{Name: "other"}, FromPath: "in", ToPath: "deploy"}}
 	sources := newIncludedSources(t)
 	env := sources.env()
@@ -473,7 +473,7 @@ func TestPartialFetchUnderLayers(t *testing.T) {
 		row.change(&g.Spec)
 		part.Reset()
 		_, data, report := fetch(t, g, env)
-		_, want, _ := fetch(t, withURL(g, whole.URL+"/org/app.git"), env)
+		_, want, _ := fetch(t, withURL(g, unfiltered.URL+"/org/app.git"), env)
 		got := contents(t, data)
 		if !bytes.Equal(data, want) {
 			t.Errorf("%s: %v, but a whole fetch makes %v", name, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(contents(t, want))))

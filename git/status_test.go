@@ -83,8 +83,8 @@ func TestStatuses(t *testing.T) {
 				obj.Metadata.Generation = 0 // the ledger assigns it
 				result, err := rig.Reconcile(obj, git.New(obj, source.Env{}))
 				observed := fmt.Sprintf("ignore %s, sparse checkout %q", rig.JSON(obj.Status.ObservedIgnore), obj.Status.ObservedSparseCheckout)
-				told := rig.DescribeRun(obj, result, err, observed, result.Report.Files)
-				fmt.Fprintf(&got, "# %s\n%s", s.name, strings.ReplaceAll(told, server.URL, "http://git.example"))
+				description := rig.DescribeRun(obj, result, err, observed, result.Report.Files)
+				fmt.Fprintf(&got, "# %s\n%s", s.name, strings.ReplaceAll(description, server.URL, "http://git.example"))
 			}
 			sourcetest.Golden(t, filepath.Join("testdata", "status", name+".txt"), got.String(), *update)
 		})

@@ -393,7 +393,7 @@ func (o *Origin) moduleError(m *module, err error) error {
 		return err
 	}
 	zone, narrower := errors.AsType[*transport.ZoneError](err)
-	if a, wrong := o.accessTo(m.url); wrong == nil && a.field == "" && m.url.Scheme != "ssh" {
+	if a, accessErr := o.accessTo(m.url); accessErr == nil && a.field == "" && m.url.Scheme != "ssh" {
 		switch {
 		case errors.Is(err, wire.ErrAuth):
 			err = fmt.Errorf("%w: no credentials were sent, for those of spec.url are not for this host: %s", err, credentialsHint(m.url))

@@ -287,8 +287,8 @@ func TestZones(t *testing.T) {
 		if !errors.As(err, &refused) || refused.Metadata != n.Metadata || strings.Contains(err.Error(), "--allow-network") == n.Metadata {
 			t.Errorf("%s to %s: %v", name, n.Host, err)
 		}
-		if asked := target.Requests(); len(asked) > 0 {
-			t.Errorf("%s to %s: %d requests", name, n.Host, len(asked))
+		if requests := target.Requests(); len(requests) > 0 {
+			t.Errorf("%s to %s: %d requests", name, n.Host, len(requests))
 		}
 		if n.Metadata {
 			continue

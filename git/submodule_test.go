@@ -228,8 +228,8 @@ func TestSubmodulesLeftOut(t *testing.T) {
 	if info, err := fs.Stat(tree, "vendor/b"); err != nil || !info.IsDir() {
 		t.Errorf("vendor/b: %v, %v", info, err)
 	}
-	bad := strings.Repeat("x", 2<<20)
-	g.Spec.Ignore = &bad
+	tooLong := strings.Repeat("x", 2<<20)
+	g.Spec.Ignore = &tooLong
 	wantFetchError(t, g, source.Env{}, "SourceIgnoreError", "")
 }
 
@@ -303,11 +303,11 @@ type submoduleServers struct {
 	sub *testenv.GitServer
 }
 
-func newSubmoduleServers(t *testing.T, own, sub testenv.GitConfig) submoduleServers {
+func newSubmoduleServers(t *testing.T, appConfig, sub testenv.GitConfig) submoduleServers {
 	app, inner, outer := testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t)
 	w := submoduleServers{app: app, pin: commitFiles(inner, map[string]string{"x": "1"})}
 	commitFiles(outer, map[string]string{"x": "1"})
-	w.own = testenv.ServeRepos(t, own, map[string]*testenv.Repo{"app.git": app, "own.git": inner})
+	w.own = testenv.ServeRepos(t, appConfig, map[string]*testenv.Repo{"app.git": app, "own.git": inner})
 	w.sub = testenv.ServeRepos(t, sub, map[string]*testenv.Repo{"sub.git": outer})
 	commitFiles(app, map[string]string{"a": "1"}, submodule{"own", "../own.git", w.pin}, submodule{"vendor/sub", w.sub.URL + "/sub.git", w.pin})
 	return w
@@ -457,12 +457,12 @@ func TestSubmodulesOverBoth(t *testing.T) {
 	}
 
 	commitFiles(app, nil, submodule{"s", web.URL + "/sub.git", pin}, submodule{"t", "../sub.git", pin}, submodule{"u", at + "/sub.git", pin})
-	over := recursiveObject("ssh://git@" + shell.Addr + "/app.git")
-	if _, archive, _, err := try(t.Context(), over, env); err != nil || contents(t, archive)["s/x"]+contents(t, archive)["t/x"]+contents(t, archive)["u/x"] != "111" {
+	overSSH := recursiveObject("ssh://git@" + shell.Addr + "/app.git")
+	if _, archive, _, err := try(t.Context(), overSSH, env); err != nil || contents(t, archive)["s/x"]+contents(t, archive)["t/x"]+contents(t, archive)["u/x"] != "111" {
 		t.Errorf("http in ssh: %v", err)
 	}
 	commitFiles(app, nil, submodule{"s", private.URL + "/sub.git", pin})
-	wantRecoverableFetchError(t, over, env, authFailed, `submodule "s"|no credentials were sent|with url `+private.URL+`|username and password`)
+	wantRecoverableFetchError(t, overSSH, env, authFailed, `submodule "s"|no credentials were sent|with url `+private.URL+`|username and password`)
 }
 
 // The proxy is used for the repository and all submodules.

@@ -221,15 +221,15 @@ func TestVerificationMatrix(t *testing.T) {
 	ways := map[string]source.Env{"http": {}, "local": {Local: map[string]string{server.Repo(): repo.Dir}}}
 	for _, row := range matrix {
 		for mode, reason := range map[string]string{source.VerifyHEAD: row.head, source.VerifyTag: row.tag1, source.VerifyTagAndHEAD: row.all} {
-			for way, env := range ways {
+			for protocol, env := range ways {
 				refused := row.head == badCommit && row.all == badTag // the key is refused, for the commit as for the tag
 				if mode != source.VerifyTagAndHEAD && refused && !strings.HasSuffix(row.name, "wrong key") {
 					continue // whether a key is accepted does not depend on the object
 				}
-				if way == "http" && (mode != source.VerifyTagAndHEAD || !slices.Contains([]string{"PGP good", "PGP tag over a tag", "PGP tag renamed", "PGP tag moved", "lightweight tag"}, row.name)) {
+				if protocol == "http" && (mode != source.VerifyTagAndHEAD || !slices.Contains([]string{"PGP good", "PGP tag over a tag", "PGP tag renamed", "PGP tag moved", "lightweight tag"}, row.name)) {
 					continue // whether a signature is accepted does not depend on the transport
 				}
-				t.Run(row.name+"/"+mode+"/"+way, func(t *testing.T) {
+				t.Run(row.name+"/"+mode+"/"+protocol, func(t *testing.T) {
 					env.Secrets = sourcetest.Secrets{"default/keys": repo.secret(strings.Fields(row.keys)...)}
 					g := object(server.Repo(), source.GitRepositoryRef{Tag: row.tag})
 					g.Spec.Verify = &source.GitRepositoryVerification{Mode: mode, SecretRef: source.LocalReference{Name: "keys"}}
@@ -237,8 +237,8 @@ func TestVerificationMatrix(t *testing.T) {
 					if name, moves := strings.CutPrefix(row.tag, "moving-"); moves {
 						g.Spec.Ref.Tag = row.tag
 						ref := "refs/tags/" + row.tag
-						home := repo.ID("refs/tags/" + name)
-						repo.Ref(ref, home)
+						tagID := repo.ID("refs/tags/" + name)
+						repo.Ref(ref, tagID)
 						from = movingOrigin{from, func() { repo.Ref(ref, repo.ID("refs/tags/pgp-subkey")) }}
 					}
 					message := strings.ReplaceAll(row.message, "$ID", regexp.QuoteMeta(repo.ids[row.tag]))

@@ -300,8 +300,8 @@ func (l diversion) try(t *testing.T) {
 		if !l.asked {
 			t.Errorf("asked: %s %s", q.Method, q.Path)
 		}
-		said := q.Path + string(q.Body) + q.Header.Get("Cookie")
-		if !l.trusted && (q.Authorization != "" || strings.Contains(said, canary)) {
+		requestText := q.Path + string(q.Body) + q.Header.Get("Cookie")
+		if !l.trusted && (q.Authorization != "" || strings.Contains(requestText, canary)) {
 			t.Errorf("%s %s with %q %q %q", q.Method, q.Path, q.Authorization, q.Header["Cookie"], q.Body)
 		}
 	}

@@ -102,15 +102,15 @@ func withAuthorization(req *http.Request, header string) *http.Request {
 // authorization returns the value of Authorization that answers a challenge, or "" if there are
 // no credentials for it. It prefers a token to a password.
 func (t *authTransport) authorization(ctx context.Context, header http.Header, scopes []string) (value string, err error) {
-	key, asked := "", parseChallenges(header)
+	key, challenges := "", parseChallenges(header)
 	switch {
-	case asked["bearer"] != nil:
-		token, err := t.token(ctx, asked["bearer"], scopes)
+	case challenges["bearer"] != nil:
+		token, err := t.token(ctx, challenges["bearer"], scopes)
 		if err != nil {
 			return "", err
 		}
 		key, value = strings.Join(scopes, " "), "Bearer "+token
-	case asked["basic"] != nil && t.keys.Username != "" && t.keys.Password != "":
+	case challenges["basic"] != nil && t.keys.Username != "" && t.keys.Password != "":
 		value = transport.Auth{Username: t.keys.Username, Password: t.keys.Password}.Header()
 	}
 	t.mu.Lock()

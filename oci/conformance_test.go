@@ -153,9 +153,9 @@ func (s *upstream) index(_ string, layers []testenv.Blob) ocispec.Descriptor {
 	tag := fmt.Sprintf("1.0.%d", s.pushed)
 	other := s.manifest("", []testenv.Blob{testenv.TarGzip(s.t, fstest.MapFS{"for": {Data: []byte("another platform")}})})
 	other.Platform = &ocispec.Platform{OS: "linux", Architecture: "arm64"}
-	own := s.manifest("", layers)
-	own.Platform = &ocispec.Platform{OS: "linux", Architecture: "amd64"}
-	return s.g.PushIndex("team/app", tag, testenv.Index{Manifests: []ocispec.Descriptor{other, own}})
+	matching := s.manifest("", layers)
+	matching.Platform = &ocispec.Platform{OS: "linux", Architecture: "amd64"}
+	return s.g.PushIndex("team/app", tag, testenv.Index{Manifests: []ocispec.Descriptor{other, matching}})
 }
 
 // second pushes an artifact whose first layer is not the selected one.

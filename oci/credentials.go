@@ -86,11 +86,11 @@ func (a Access) keychain(ctx context.Context, at registry.Reference, v *transpor
 			return nil, "", err
 		}
 		for _, s := range pull {
-			more, err := readKeys(s)
+			entries, err := readKeys(s)
 			if err != nil {
 				return nil, "", err
 			}
-			all = append(all, more...)
+			all = append(all, entries...)
 		}
 		if where != "" {
 			where += " and "
@@ -176,9 +176,9 @@ func readKeys(s transport.Secret) (all keychain, err error) {
 		if l == (dockerLogin{}) {
 			continue // docker stores these credentials elsewhere
 		}
-		e, why := l.entry(name)
-		if why != "" {
-			return nil, &transport.SecretError{Secret: s.Name, Key: key, Problem: fmt.Sprintf("entry %.100q %s", name, why)}
+		e, defect := l.entry(name)
+		if defect != "" {
+			return nil, &transport.SecretError{Secret: s.Name, Key: key, Problem: fmt.Sprintf("entry %.100q %s", name, defect)}
 		}
 		e.secret = s.Name
 		all = append(all, e)
@@ -186,8 +186,8 @@ func readKeys(s transport.Secret) (all keychain, err error) {
 	return all, nil
 }
 
-// entry converts l, the login for name. why describes a defect, or is "".
-func (l dockerLogin) entry(name string) (e entry, why string) {
+// entry converts l, the login for name. defect describes what is wrong, or is "".
+func (l dockerLogin) entry(name string) (e entry, defect string) {
 	e.host, e.path = scopeOf(name)
 	if l.Auth != "" {
 		pair, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(l.Auth, "="))

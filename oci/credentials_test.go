@@ -284,14 +284,14 @@ func TestZones(t *testing.T) {
 		names = append(names, (&url.URL{Host: n.Host}).Hostname())
 	}
 	issuer := testenv.StartRegistry(t, testenv.RegistryConfig{CA: ca, Names: names, Bearer: &testenv.Bearer{Anonymous: true}})
-	under := func(g *testenv.Registry, host string) string {
+	withHost := func(g *testenv.Registry, host string) string {
 		u, _ := url.Parse(g.Base)
 		return u.Scheme + "://" + host + ":" + u.Port()
 	}
 	for i, n := range narrow { // test each host in one of the two ways
 		redirecting := testenv.StartRegistry(t, testenv.RegistryConfig{})
-		redirecting.Break(&testenv.Defect{Phase: testenv.GetBlob, Status: http.StatusFound, Header: http.Header{"Location": {under(storage, n.Host)}}})
-		naming := testenv.StartRegistry(t, testenv.RegistryConfig{CA: ca, Names: []string{"wide.example"}, Bearer: &testenv.Bearer{Realm: under(issuer, n.Host) + "/token", Anonymous: true}})
+		redirecting.Break(&testenv.Defect{Phase: testenv.GetBlob, Status: http.StatusFound, Header: http.Header{"Location": {withHost(storage, n.Host)}}})
+		naming := testenv.StartRegistry(t, testenv.RegistryConfig{CA: ca, Names: []string{"wide.example"}, Bearer: &testenv.Bearer{Realm: withHost(issuer, n.Host) + "/token", Anonymous: true}})
 		for name, kind := range map[string]struct{ from, to *testenv.Registry }{"redirect": {redirecting, storage}, "realm": {naming, issuer}} {
 			if name != []string{"redirect", "realm"}[i%2] {
 				continue

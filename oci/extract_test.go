@@ -41,8 +41,8 @@ func TestExtract(t *testing.T) {
 	entry := func(kind byte, name, link string) testenv.TarEntry {
 		return testenv.TarEntry{Header: tar.Header{Typeflag: kind, Name: name, Linkname: link, Mode: 0o644}}
 	}
-	holding := func(more ...testenv.TarEntry) []byte {
-		return testenv.Gzip(t, testenv.Tar(t, append(testenv.TarEntries(tree), more...)...))
+	holding := func(extra ...testenv.TarEntry) []byte {
+		return testenv.Gzip(t, testenv.Tar(t, append(testenv.TarEntries(tree), extra...)...))
 	}
 	for name, test := range map[string]struct {
 		mediaType string

@@ -151,11 +151,11 @@ var hostileIndexes = []attack{
 }
 
 // wrongLayerSize publishes a layer whose descriptor has a wrong size.
-func wrongLayerSize(more int64) func(*setup) {
+func wrongLayerSize(delta int64) func(*setup) {
 	return func(r *setup) {
 		b := testenv.TarGzip(r, text("a", "two\n"))
 		d := r.g.PushBlob("team/app", b)
-		d.Size += more
+		d.Size += delta
 		raw(ocispec.MediaTypeImageManifest, manifestOf(entryOf(d)))(r)
 	}
 }

@@ -44,20 +44,20 @@ func TestCredentialSources(t *testing.T) {
 		"account/right": {".dockerconfigjson": right}, "account/other": {".dockerconfigjson": other},
 		"deep": {".dockerconfigjson": dockerconfig(g.Host+"/team", "ann", password)},
 	}
-	asked := ""
+	calls := ""
 	env := source.Env{Secrets: all,
 		Keychain: func(_ context.Context, host string) (source.Credential, error) {
-			asked += "keychain " + host
+			calls += "keychain " + host
 			return source.Credential{Username: "ann", Password: password}, nil
 		},
 		Login: func(_ context.Context, q source.LoginRequest) (source.Credential, error) {
-			asked += fmt.Sprint(q.Provider, " ", q.URL, " ", q.Namespace, " ", q.ServiceAccount, " ", q.Client != nil, " ", q.OwnTrust)
+			calls += fmt.Sprint(q.Provider, " ", q.URL, " ", q.Namespace, " ", q.ServiceAccount, " ", q.Client != nil, " ", q.OwnTrust)
 			return source.Credential{Username: "ann", Password: password}, nil
 		}}
 	login := "aws oci://" + g.Host + "/team/app apps  true false"
 	for name, row := range map[string]struct {
 		access      oci.Access
-		asked, want string
+		calls, want string
 	}{
 		"Secret":                        {oci.Access{Secret: ref("right")}, "", ""},
 		"old Secret":                    {oci.Access{Secret: ref("old")}, "", ""},
@@ -78,12 +78,12 @@ func TestCredentialSources(t *testing.T) {
 		"folder":                        {oci.Access{Secret: ref("deep")}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked = ""
+			calls = ""
 			err := try(t, g, row.access, env)
 			if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
 				t.Errorf("%v, want %q", err, row.want)
 			}
-			testenv.Equal(t, asked, row.asked, "asked")
+			testenv.Equal(t, calls, row.calls, "calls")
 		})
 	}
 }
@@ -137,11 +137,11 @@ func TestRefusedLogin(t *testing.T) {
 				other := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: testenv.Status(http.StatusForbidden)})
 				g.Break(testenv.Redirect(other.Base))
 			}
-			told := false
-			row.issued.Refused = func() { told = true }
+			notified := false
+			row.issued.Refused = func() { notified = true }
 			err := try(t, g, oci.Access{Provider: "azure"}, source.Env{Login: func(context.Context, source.LoginRequest) (source.Credential, error) { return row.issued, nil }})
-			if !errors.Is(err, fs.ErrPermission) || told != row.told {
-				t.Error(told, err)
+			if !errors.Is(err, fs.ErrPermission) || notified != row.told {
+				t.Error(notified, err)
 			}
 		})
 	}
@@ -206,8 +206,8 @@ func TestProxy(t *testing.T) {
 	bare(t, storage.Requests())
 	testenv.Equal(t, redact.String("through the proxy", v.Values()...), redact.Mask)
 
-	wrong, _ := connect(t, oci.Access{URL: g.URL("team/app"), Insecure: true, Proxy: ref("wrong")}, source.Env{Secrets: secrets{"wrong": {"address": proxy.URL}}})
-	_, err = wrong.Head(t.Context(), "v1")
+	wrongProxy, _ := connect(t, oci.Access{URL: g.URL("team/app"), Insecure: true, Proxy: ref("wrong")}, source.Env{Secrets: secrets{"wrong": {"address": proxy.URL}}})
+	_, err = wrongProxy.Head(t.Context(), "v1")
 	if e, ok := errors.AsType[*transport.ProxyError](err); !ok || e.Status != http.StatusProxyAuthRequired {
 		t.Error(err)
 	}

@@ -88,21 +88,21 @@ func typeOf(content []byte, header, descriptor string) (string, error) {
 	if image && shape.Manifests != nil {
 		return "", errors.New("it is a manifest and an index at once")
 	}
-	said := ""
+	manifestType := ""
 	for _, claim := range []string{shape.MediaType, header, descriptor} {
 		switch {
 		case genericTypes[claim]:
-		case said == "":
-			said = claim
-		case claim != said:
-			return "", fmt.Errorf("its media type is %.100q here and %.100q there: the registry or the program that pushed it is wrong", said, claim)
+		case manifestType == "":
+			manifestType = claim
+		case claim != manifestType:
+			return "", fmt.Errorf("its media type is %.100q here and %.100q there: the registry or the program that pushed it is wrong", manifestType, claim)
 		}
 	}
 	switch {
-	case image && forms[said] == isIndex, shape.Manifests != nil && forms[said] == isManifest:
-		return "", fmt.Errorf("it is not what its media type %s says", said)
-	case said != "":
-		return said, nil
+	case image && forms[manifestType] == isIndex, shape.Manifests != nil && forms[manifestType] == isManifest:
+		return "", fmt.Errorf("it is not what its media type %s says", manifestType)
+	case manifestType != "":
+		return manifestType, nil
 	case shape.Manifests != nil:
 		return ocispec.MediaTypeImageIndex, nil
 	case shape.Layers != nil:

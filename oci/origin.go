@@ -333,10 +333,10 @@ const maxAnnotations = 64 << 10
 // ones. Annotations of the OCI come first, then the others, each in the order of names.
 func metadata(annotations map[string]string) (kept map[string]string, left int) {
 	names := slices.SortedFunc(maps.Keys(annotations), func(a, b string) int {
-		switch own := strings.HasPrefix(a, "org.opencontainers.image."); {
-		case own == strings.HasPrefix(b, "org.opencontainers.image."):
+		switch standard := strings.HasPrefix(a, "org.opencontainers.image."); {
+		case standard == strings.HasPrefix(b, "org.opencontainers.image."):
 			return strings.Compare(a, b)
-		case own:
+		case standard:
 			return -1
 		}
 		return 1

@@ -343,11 +343,11 @@ func TestFleetDamagedBlob(t *testing.T) {
 	r.g.Push("team/app", "latest", files(t, "a", "1"))
 	env := r.sharing()
 	r.g.Break(&testenv.Defect{Do: testenv.Cut, After: 10, Phase: testenv.GetBlob, Times: 1})
-	same := func(int, *source.OCIRepository) {}
-	if err := r.fleet(1, env, same); err == nil {
+	noEdit := func(int, *source.OCIRepository) {}
+	if err := r.fleet(1, env, noEdit); err == nil {
 		t.Error("half a blob is stored")
 	}
-	if err := r.fleet(1, env, same); err != nil {
+	if err := r.fleet(1, env, noEdit); err != nil {
 		t.Error(err)
 	}
 }

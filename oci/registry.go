@@ -339,9 +339,9 @@ const (
 
 func (e *StatusError) Error() string {
 	text := []string{fmt.Sprintf("%s %s: %d %s", e.Method, e.URL, e.Status, http.StatusText(e.Status))}
-	for _, more := range []string{e.Code, e.Message, e.Hint} {
-		if more != "" {
-			text = append(text, more)
+	for _, part := range []string{e.Code, e.Message, e.Hint} {
+		if part != "" {
+			text = append(text, part)
 		}
 	}
 	if e.After > 0 {

@@ -141,12 +141,12 @@ func (r *Repository) Referrers(ctx context.Context, subject ocispec.Descriptor, 
 		all, err := r.referrers(ctx, subject.Digest, artifactType)
 		listed := map[digest.Digest]bool{}
 		for _, d := range all {
-			wrong := checkDescriptor(d)
-			if wrong == nil && d.Size > maxManifest {
-				wrong = fmt.Errorf("%s has the size %d, a manifest has at most %d bytes", d.Digest, d.Size, maxManifest)
+			problem := checkDescriptor(d)
+			if problem == nil && d.Size > maxManifest {
+				problem = fmt.Errorf("%s has the size %d, a manifest has at most %d bytes", d.Digest, d.Size, maxManifest)
 			}
-			if wrong != nil {
-				err = wrong
+			if problem != nil {
+				err = problem
 				break
 			}
 			if !listed[d.Digest] && (artifactType == "" || d.ArtifactType == artifactType) && !yield(d, nil) {

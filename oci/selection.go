@@ -174,7 +174,7 @@ func follow(ctx context.Context, repo *Repository, d ocispec.Descriptor) (*resol
 // child returns the first entry of an index for the platform. An entry without a
 // platform matches.
 func child(entries []ocispec.Descriptor) (ocispec.Descriptor, error) {
-	var others []string
+	var platforms []string
 	for _, d := range entries {
 		p := platform
 		if d.Platform != nil {
@@ -186,9 +186,9 @@ func child(entries []ocispec.Descriptor) (ocispec.Descriptor, error) {
 		if d.Platform.Variant != "" {
 			p += "/" + d.Platform.Variant
 		}
-		others = append(others, p)
+		platforms = append(platforms, p)
 	}
-	return ocispec.Descriptor{}, fmt.Errorf("it has nothing for %s, only %s: push that, or pin the digest of one of its manifests", platform, quoteList(others))
+	return ocispec.Descriptor{}, fmt.Errorf("it has nothing for %s, only %s: push that, or pin the digest of one of its manifests", platform, quoteList(platforms))
 }
 
 // quoteList returns untrusted names as a quoted list, at most 20 of them and without duplicates.

@@ -89,10 +89,10 @@ func (r *setup) mustStore(obj *source.OCIRepository) {
 }
 
 // mustRefuse reconciles obj and checks that this fails with reason and an error that contains
-// all of says, and that the artifact of obj is still before, which may be nil.
-func (r *setup) mustRefuse(obj *source.OCIRepository, before *artifact.Artifact, reason string, says ...string) source.Result {
+// all of texts, and that the artifact of obj is still before, which may be nil.
+func (r *setup) mustRefuse(obj *source.OCIRepository, before *artifact.Artifact, reason string, texts ...string) source.Result {
 	r.Helper()
-	return r.MustRefuse(obj, r.origin(obj), before, reason, says...)
+	return r.MustRefuse(obj, r.origin(obj), before, reason, texts...)
 }
 
 // push publishes layers as team/app:latest.

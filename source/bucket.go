@@ -145,19 +145,19 @@ func (f endpointForm) parse(text string, insecure bool) (*url.URL, error) {
 	if err := checkPresent(text); err != nil {
 		return nil, err
 	}
-	_, _, whole := strings.Cut(text, "://")
+	_, _, hasScheme := strings.Cut(text, "://")
 	switch {
 	case len(text) > maxEndpoint:
 		return nil, fmt.Errorf("has %d bytes, at most %d are allowed", len(text), maxEndpoint)
 	case strings.Contains(text, "#"):
 		return nil, errors.New("has a fragment: remove what begins with #")
-	case whole && !f.url:
+	case hasScheme && !f.url:
 		return nil, errors.New("has a scheme: write HOST[:PORT] alone, spec.insecure says whether it is http or https")
-	case !whole && !f.bare:
+	case !hasScheme && !f.bare:
 		return nil, errors.New("has no scheme: " + f.want)
-	case !whole && insecure:
+	case !hasScheme && insecure:
 		text = "http://" + text
-	case !whole:
+	case !hasScheme:
 		text = "https://" + text
 	}
 	u, err := url.Parse(text) // err would include credentials

@@ -11,23 +11,23 @@ import (
 // Connections keeps a limited number of transports, and none after Close.
 func TestConnectionsBounded(t *testing.T) {
 	var c source.Connections
-	made := 0
+	created := 0
 	use := func(key string) bool {
-		before := made
-		c.Transport(key, func() *http.Transport { made++; return new(http.Transport) })
-		return made > before
+		before := created
+		c.Transport(key, func() *http.Transport { created++; return new(http.Transport) })
+		return created > before
 	}
 	for i := range 200 {
 		if !use(fmt.Sprint(i)) || use(fmt.Sprint(i)) {
 			t.Fatal("the transport made last is not kept")
 		}
 	}
-	made = 0
+	created = 0
 	for i := range 200 {
 		use(fmt.Sprint(i))
 	}
-	if made < 200-64 {
-		t.Errorf("%d of 200 were kept", 200-made)
+	if created < 200-64 {
+		t.Errorf("%d of 200 were kept", 200-created)
 	}
 	c.Close()
 	if !use("199") {

@@ -93,8 +93,8 @@ func (s *Set) Decode(file string, r io.Reader) error {
 		case o.Group == "bitnami.com" && o.Type == "SealedSecret":
 			d.addEncrypted(o, "is a SealedSecret, which only its cluster can decrypt: give its keys as files, environment variables or a Secret document")
 		default:
-			if meant := document.Suggest(o, knownDocuments); meant != "" {
-				d.Fail(o.Node, o.Name(o.Type, DefaultNamespace), "%s %s is not known: did you mean %s?", quote(o.APIVersion()), quote(o.Type), meant)
+			if suggestion := document.Suggest(o, knownDocuments); suggestion != "" {
+				d.Fail(o.Node, o.Name(o.Type, DefaultNamespace), "%s %s is not known: did you mean %s?", quote(o.APIVersion()), quote(o.Type), suggestion)
 			} else {
 				d.Skip(o)
 			}
@@ -198,11 +198,11 @@ type streamDecoder struct {
 
 // knownDocuments are the documents that [Set.Decode] supports.
 var knownDocuments = func() []document.Known {
-	ours, theirs := document.Known{Group: Group, Version: V1}, document.Known{Group: ReferenceGroup, Version: V1}
+	ownGroup, refGroup := document.Known{Group: Group, Version: V1}, document.Known{Group: ReferenceGroup, Version: V1}
 	for _, k := range Kinds(Group) {
-		ours.Kinds, theirs.Kinds = append(ours.Kinds, k.Name), append(theirs.Kinds, kindBySpelling(k.Name).reference)
+		ownGroup.Kinds, refGroup.Kinds = append(ownGroup.Kinds, k.Name), append(refGroup.Kinds, kindBySpelling(k.Name).reference)
 	}
-	return []document.Known{{Version: "v1", Kinds: []string{"Secret", "ServiceAccount"}}, ours, theirs,
+	return []document.Known{{Version: "v1", Kinds: []string{"Secret", "ServiceAccount"}}, ownGroup, refGroup,
 		{Group: GeneratorGroup, Version: GeneratorVersion, Kinds: []string{"ArtifactGenerator"}}}
 }()
 
@@ -295,21 +295,21 @@ func (d *streamDecoder) register(o document.Object, name string, dec *document.D
 }
 
 // setPosition records the position of an object. It fails if the set has the object already.
-func (s *Set) setPosition(name string, here DocumentError) error {
-	if here.Err = s.duplicateError(name); here.Err != nil {
-		return &here
+func (s *Set) setPosition(name string, position DocumentError) error {
+	if position.Err = s.duplicateError(name); position.Err != nil {
+		return &position
 	}
-	put(&s.positions, name, here)
+	put(&s.positions, name, position)
 	return nil
 }
 
 // duplicateError returns an error with the position of an object in the set, nil if there is no such object.
 func (s *Set) duplicateError(name string) error {
-	there, found := s.positions[name]
+	position, found := s.positions[name]
 	if !found {
 		return nil
 	}
-	return fmt.Errorf("is in %s:%d (document %d) already: remove one of the two", there.File, there.Line, there.Document)
+	return fmt.Errorf("is in %s:%d (document %d) already: remove one of the two", position.File, position.Line, position.Document)
 }
 
 // At returns the position of the document of an object of s; Err is not set. If the object was not
@@ -354,9 +354,9 @@ func (s *Set) Add(other *Set) error {
 			put(&s.accounts, name, other.accounts[name])
 		}
 	}
-	for name, why := range other.unusable {
+	for name, reason := range other.unusable {
 		if s.unusable[name] == nil {
-			put(&s.unusable, name, why)
+			put(&s.unusable, name, reason)
 		}
 	}
 	s.Invalid = append(s.Invalid, other.Invalid...)

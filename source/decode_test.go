@@ -265,17 +265,17 @@ func TestErrorParts(t *testing.T) {
 // TestAddSpellings adds an object that the set already has with the other spelling of its kind.
 func TestAddSpellings(t *testing.T) {
 	const document = "apiVersion: %s/v1\nkind: %s\nmetadata: {name: charts}\nspec: {url: https://charts.example.org, interval: 1m}\n"
-	var ours, theirs source.Set
+	var set, added source.Set
 	if err := errors.Join(
-		ours.Decode("ours.yaml", strings.NewReader(fmt.Sprintf(document, source.Group, "PkgRepository"))),
-		theirs.Decode("theirs.yaml", strings.NewReader(fmt.Sprintf(document, source.ReferenceGroup, "HelmRepository"))),
+		set.Decode("ours.yaml", strings.NewReader(fmt.Sprintf(document, source.Group, "PkgRepository"))),
+		added.Decode("theirs.yaml", strings.NewReader(fmt.Sprintf(document, source.ReferenceGroup, "HelmRepository"))),
 	); err != nil {
 		t.Fatal(err)
 	}
-	err := ours.Add(&theirs)
+	err := set.Add(&added)
 	want := "theirs.yaml:1: document 1: HelmRepository/default/charts: is in ours.yaml:1 (document 1) already: remove one of the two"
-	if err == nil || err.Error() != want || len(ours.Objects) != 1 {
-		t.Errorf("%v, %d objects", err, len(ours.Objects))
+	if err == nil || err.Error() != want || len(set.Objects) != 1 {
+		t.Errorf("%v, %d objects", err, len(set.Objects))
 	}
 }
 

@@ -76,14 +76,14 @@ func (o *dirOrigin) digest(ctx context.Context, tree fs.FS) (string, error) {
 
 // Open implements [Origin].
 func (o *dirOrigin) Open(ctx context.Context, rev Revision) (Content, error) {
-	root, own, err := o.open(ctx)
+	root, dirTree, err := o.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &dirContent{dirOrigin: o, rev: rev, own: own, tree: own, closers: []io.Closer{root}}
+	c := &dirContent{dirOrigin: o, rev: rev, dirTree: dirTree, tree: dirTree, closers: []io.Closer{root}}
 	if o.view.Mount != nil {
 		var mounted io.Closer
-		if c.tree, mounted, err = o.view.Mount(ctx, own, rev.Inputs); err == nil {
+		if c.tree, mounted, err = o.view.Mount(ctx, dirTree, rev.Inputs); err == nil {
 			c.closers = append(c.closers, mounted)
 		}
 	}
@@ -119,7 +119,7 @@ func (o *dirOrigin) failure(err error) error {
 type dirContent struct {
 	*dirOrigin
 	rev     Revision
-	own     fs.FS // the directory
+	dirTree fs.FS // the directory
 	tree    fs.FS // the directory with mounted content
 	rules   *artifact.Rules
 	closers []io.Closer
@@ -140,7 +140,7 @@ func (c *dirContent) WriteTo(ctx context.Context, w io.Writer) (Report, error) {
 	if err != nil {
 		return Report{}, c.failure(err)
 	}
-	sum, err := c.digest(ctx, c.own)
+	sum, err := c.digest(ctx, c.dirTree)
 	if err == nil && localRevision+sum != c.rev.ID {
 		err = &StepError{Step: StepFetch, Err: errors.New("it changed while it was read, try again")}
 	}

@@ -89,11 +89,11 @@ func (r *run) sanitize(text string) string {
 	if len(text) <= maxMessage {
 		return text
 	}
-	cut := maxMessage - len("…")
-	for !utf8.RuneStart(text[cut]) {
-		cut--
+	end := maxMessage - len("…")
+	for !utf8.RuneStart(text[end]) {
+		end--
 	}
-	return text[:cut] + "…"
+	return text[:end] + "…"
 }
 
 // Conceal returns err without credentials: the Secrets of from (see [Reconciler.Reconcile]), which

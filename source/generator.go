@@ -219,10 +219,10 @@ func (g *ArtifactGenerator) Outputs() []*ExternalArtifact {
 }
 
 // outputConflicts returns an error for each output of g that the set already has.
-func (s *Set) outputConflicts(g *ArtifactGenerator, here DocumentError) (errs []error) {
+func (s *Set) outputConflicts(g *ArtifactGenerator, position DocumentError) (errs []error) {
 	for i, output := range g.Plan().Needs {
 		if err := s.duplicateError(output.String()); err != nil {
-			at := here
+			at := position
 			at.Field, at.Err = fmt.Sprintf("spec.artifacts[%d].name", i), fmt.Errorf("makes %s, which %w", output, err)
 			errs = append(errs, &at)
 		}
@@ -232,14 +232,14 @@ func (s *Set) outputConflicts(g *ArtifactGenerator, here DocumentError) (errs []
 
 // addGenerator adds a generator and its outputs, or neither if the set already has one of the outputs.
 func (d *streamDecoder) addGenerator(g *ArtifactGenerator) {
-	here := d.set.At(g)
-	if clashes := d.set.outputConflicts(g, here); clashes != nil {
+	position := d.set.At(g)
+	if clashes := d.set.outputConflicts(g, position); clashes != nil {
 		d.Note(clashes...)
 		return
 	}
 	d.set.Objects = append(d.set.Objects, g)
 	for _, output := range g.Outputs() {
-		put(&d.set.positions, ReferenceTo(output).String(), here)
+		put(&d.set.positions, ReferenceTo(output).String(), position)
 		d.set.Objects = append(d.set.Objects, output)
 	}
 }

@@ -134,10 +134,10 @@ func (v *GitRepositoryVerification) mode() string {
 
 // covers reports whether an artifact verified with the recorded mode also satisfies the requested
 // mode.
-func covers(recorded, asked string) bool {
-	return asked == "" || recorded == asked ||
-		recorded == VerifyTagAndHEAD && (asked == VerifyTag || asked == VerifyHEAD) ||
-		recorded == VerifyHead && asked == VerifyHEAD
+func covers(recorded, requested string) bool {
+	return requested == "" || recorded == requested ||
+		recorded == VerifyTagAndHEAD && (requested == VerifyTag || requested == VerifyHEAD) ||
+		recorded == VerifyHead && requested == VerifyHEAD
 }
 
 // Drift implements [Object].
@@ -233,11 +233,11 @@ func (g *GitRepository) includeDrift(rev Revision) []difference {
 	all := make([]difference, len(refs))
 	for i, ref := range refs {
 		was, now := before[i], rev.Inputs[i]
-		what := was.Revision + " → " + now.Revision
+		change := was.Revision + " → " + now.Revision
 		if was.Revision == now.Revision {
-			what = now.Revision + " with digest " + was.Digest + " → " + now.Digest
+			change = now.Revision + " with digest " + was.Digest + " → " + now.Digest
 		}
-		all[i] = difference{fmt.Sprintf("spec.include[%d] (%s: %s)", i, g.Spell(ref), what), was.Revision != now.Revision || was.Digest != now.Digest}
+		all[i] = difference{fmt.Sprintf("spec.include[%d] (%s: %s)", i, g.Spell(ref), change), was.Revision != now.Revision || was.Digest != now.Digest}
 	}
 	return all
 }

@@ -175,11 +175,11 @@ func (k *kind) spell(group string) string {
 // kindOf returns the kind name, which the object of h refers to, in the spelling of the object's
 // document. It returns an unknown kind unchanged.
 func (h *Header) kindOf(name string) string {
-	k, own := kindBySpelling(name), kindBySpelling(h.Kind)
+	k, ownKind := kindBySpelling(name), kindBySpelling(h.Kind)
 	switch {
 	case k == nil:
 		return name
-	case own != nil && own.name != own.reference && h.spelling() == own.reference:
+	case ownKind != nil && ownKind.name != ownKind.reference && h.spelling() == ownKind.reference:
 		return k.reference
 	}
 	return k.spell(h.Group())

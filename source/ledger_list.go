@@ -31,10 +31,10 @@ func (l *Ledger) List() (*Set, error) {
 		return set, fmt.Errorf("ledger: %w", err)
 	}
 	defer root.Close()
-	var bad []error
+	var errs []error
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
-			bad = append(bad, err)
+			errs = append(errs, err)
 			return nil
 		}
 		if !d.Type().IsRegular() || path.Ext(name) != documentFile || strings.HasPrefix(d.Name(), ".") {
@@ -44,10 +44,10 @@ func (l *Ledger) List() (*Set, error) {
 		if err == nil {
 			err = set.Decode(l.file(name), bytes.NewReader(text))
 		}
-		bad = append(bad, err)
+		errs = append(errs, err)
 		return nil
 	})
-	return set, errors.Join(append(bad, err)...)
+	return set, errors.Join(append(errs, err)...)
 }
 
 // Object decodes the saved document of one object, with its status. The error wraps fs.ErrNotExist
@@ -152,7 +152,7 @@ func (l *Ledger) Forget(ctx context.Context, store *artifact.Store, ref Referenc
 }
 
 // MadeBy returns the saved objects that the generator made, even if it does not list them any more.
-func (l *Ledger) MadeBy(generator Reference) (made []Reference, err error) {
+func (l *Ledger) MadeBy(generator Reference) (outputs []Reference, err error) {
 	all, err := l.references(documentFile)
 	for _, ref := range all {
 		if ref.Kind != "ExternalArtifact" || ref.Namespace != generator.Namespace {
@@ -161,11 +161,11 @@ func (l *Ledger) MadeBy(generator Reference) (made []Reference, err error) {
 		obj, _ := l.Object(ref) // skip documents that cannot be read
 		if e, is := obj.(*ExternalArtifact); is && e.Spec.SourceRef != nil {
 			if by := e.Spec.SourceRef; generator == (Reference{by.Kind, by.Namespace, by.Name}) {
-				made = append(made, ref)
+				outputs = append(outputs, ref)
 			}
 		}
 	}
-	return made, err
+	return outputs, err
 }
 
 // references returns the objects that have a file with one of the extensions.

@@ -52,8 +52,8 @@ func compiled(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
-func errorUnless(good bool, sentence, text string) error {
-	if good {
+func errorUnless(ok bool, sentence, text string) error {
+	if ok {
 		return nil
 	}
 	return errors.New(strings.Replace(sentence, "%s", quote(text), 1))

@@ -44,11 +44,11 @@ func checkCircle(ctx context.Context, obj Object, from Sources) error {
 		}
 		for _, need := range next.Plan().Needs {
 			if need == start {
-				way := obj.Head().Spell(start)
+				path := obj.Head().Spell(start)
 				for ; at != start; at = cameFrom[at] {
-					way = obj.Head().Spell(at) + " → " + way
+					path = obj.Head().Spell(at) + " → " + path
 				}
-				return fmt.Errorf("%w: the source is made of itself, remove one of these references: %s → %s", ErrInvalid, obj.Head().Spell(start), way)
+				return fmt.Errorf("%w: the source is made of itself, remove one of these references: %s → %s", ErrInvalid, obj.Head().Spell(start), path)
 			}
 			if _, seen := cameFrom[need]; seen {
 				continue

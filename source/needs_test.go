@@ -190,13 +190,13 @@ func randomGraph(roll func(int) int, n int) []source.Object {
 
 func TestInventory(t *testing.T) {
 	config := artifact.StoreConfig{Dir: t.TempDir()}
-	mine, err := artifact.OpenStore(config)
+	store, err := artifact.OpenStore(config)
 	must(t, err)
-	defer mine.Close()
-	theirs, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
+	defer store.Close()
+	otherStore, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
 	must(t, err)
-	defer theirs.Close()
-	server := httptest.NewServer(theirs.Handler())
+	defer otherStore.Close()
+	server := httptest.NewServer(otherStore.Handler())
 	defer server.Close()
 	put := func(s *artifact.Store, text string) artifact.Artifact {
 		a, err := s.Put(t.Context(), "bucket/default/a", "a.tar.gz", func(w io.Writer) error {
@@ -206,14 +206,14 @@ func TestInventory(t *testing.T) {
 		must(t, err)
 		return a
 	}
-	own, foreign := put(mine, "own"), put(theirs, "foreign")
+	stored, foreign := put(store, "own"), put(otherStore, "foreign")
 	local := foreign
 	foreign.URL = server.URL + "/" + foreign.Path
 	altered := foreign
-	altered.Digest = own.Digest
+	altered.Digest = stored.Digest
 	altered.Path = strings.Replace(altered.Path, "a.tar.gz", "b.tar.gz", 1)
 
-	full := &source.Inventory{Store: mine, Client: &artifact.Client{Attempts: 1}}
+	full := &source.Inventory{Store: store, Client: &artifact.Client{Attempts: 1}}
 	for _, c := range []struct {
 		name string
 		from *source.Inventory
@@ -221,10 +221,10 @@ func TestInventory(t *testing.T) {
 		want string
 		err  error
 	}{
-		{"in the store", full, own, "own", nil},
+		{"in the store", full, stored, "own", nil},
 		{"elsewhere", full, foreign, "foreign", nil},
-		{"elsewhere, without a client", &source.Inventory{Store: mine}, foreign, "", fs.ErrNotExist},
-		{"without a store", &source.Inventory{}, own, "", fs.ErrNotExist},
+		{"elsewhere, without a client", &source.Inventory{Store: store}, foreign, "", fs.ErrNotExist},
+		{"without a store", &source.Inventory{}, stored, "", fs.ErrNotExist},
 		{"a file of this machine", full, local, "", fs.ErrNotExist},
 		{"no digest", full, artifact.Artifact{URL: foreign.URL, Path: foreign.Path}, "", fs.ErrInvalid},
 	} {
@@ -238,8 +238,8 @@ func TestInventory(t *testing.T) {
 			t.Errorf("%s: %q, error %v", c.name, content.String(), err)
 		}
 	}
-	var wrong *artifact.DigestError
-	if _, err := full.Open(t.Context(), altered); !errors.As(err, &wrong) {
+	var mismatch *artifact.DigestError
+	if _, err := full.Open(t.Context(), altered); !errors.As(err, &mismatch) {
 		t.Errorf("another content: %v", err)
 	}
 }

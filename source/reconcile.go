@@ -190,7 +190,7 @@ func (r *run) runPipeline(ctx context.Context) (err error) {
 	}()
 	for try := 1; ; try++ {
 		if err = r.Store.WithRoom(func() error { return r.advance(ctx) }); !errors.Is(err, ErrMoved) || ctx.Err() != nil {
-			if full, told := errors.AsType[*artifact.SpaceError](err); told {
+			if full, ok := errors.AsType[*artifact.SpaceError](err); ok {
 				return r.failure(r.step, full)
 			}
 			return err

@@ -270,8 +270,8 @@ func TestMinimalKind(t *testing.T) {
 	r := newFixture(t)
 	obj := new(minimalObject)
 	obj.Kind, obj.Metadata.Name = "Minimal", "sample"
-	odd := failingOrigin(&source.StepError{Step: "dance", Err: io.EOF})
-	r.run(obj, odd, source.Failed)
+	unknownStep := failingOrigin(&source.StepError{Step: "dance", Err: io.EOF})
+	r.run(obj, unknownStep, source.Failed)
 	testenv.Equal(t, conditions(obj), "Ready=False/Failed Reconciling=True/ProgressingWithRetry FetchFailed=True/Failed", "conditions")
 	r.Load, r.Save = nil, nil
 	r.run(obj, originAt(revision1), source.Stored)

@@ -43,11 +43,11 @@ func (r *run) record(ctx context.Context, err error) (Result, error) {
 	}
 	r.prune()
 	if !r.stored {
-		why := cmp.Or(r.rev.Note, "revision, spec and inputs are those of the artifact")
+		reason := cmp.Or(r.rev.Note, "revision, spec and inputs are those of the artifact")
 		if r.rev.ID == "" {
-			why = "objects of this sort have no artifact"
+			reason = "objects of this sort have no artifact"
 		}
-		return Result{Outcome: Unchanged, After: r.obj.Interval(), Why: why}, nil
+		return Result{Outcome: Unchanged, After: r.obj.Interval(), Why: reason}, nil
 	}
 	return Result{
 		Outcome: Stored, After: r.obj.Interval(), Changed: digestOf(r.obj) != digestOf(before), Why: r.why,
@@ -58,11 +58,11 @@ func (r *run) record(ctx context.Context, err error) (Result, error) {
 // retryAfter returns how long to wait after a failure: at least as long as the upstream asks for, but at
 // most the interval.
 func (r *run) retryAfter(failed *StepError, v verdict) time.Duration {
-	busy, told := errors.AsType[interface {
+	busy, ok := errors.AsType[interface {
 		error
 		RetryAfter() time.Duration
 	}](failed)
-	if !told || v.outcome != Failed {
+	if !ok || v.outcome != Failed {
 		return v.after
 	}
 	return max(v.after, min(busy.RetryAfter(), r.obj.Interval()))

@@ -25,8 +25,8 @@ func TestTimeouts(t *testing.T) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
-	cut := func(ctx context.Context) error { <-ctx.Done(); return io.ErrUnexpectedEOF }
-	if err := source.Within(t.Context(), time.Millisecond, "x", cut); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, io.ErrUnexpectedEOF) {
+	interrupted := func(ctx context.Context) error { <-ctx.Done(); return io.ErrUnexpectedEOF }
+	if err := source.Within(t.Context(), time.Millisecond, "x", interrupted); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("error %v tells not what happened", err)
 	}
 	r := newFixture(t)

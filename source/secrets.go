@@ -290,11 +290,11 @@ type envSecrets func(string) (string, bool)
 func (e envSecrets) Secret(_ context.Context, namespace, name string) (Secret, error) {
 	prefix := EnvPrefix + envName(name) + "_"
 	keys := envKeys
-	if more, found := e(prefix + "KEYS"); found {
-		keys = append(strings.Split(more, ","), keys...)
+	if list, found := e(prefix + "KEYS"); found {
+		keys = append(strings.Split(list, ","), keys...)
 	}
 	data := make(map[string][]byte)
-	var why error
+	var unusable error
 	for i, key := range keys {
 		key = strings.TrimSpace(key)
 		if key == "" {
@@ -304,15 +304,15 @@ func (e envSecrets) Secret(_ context.Context, namespace, name string) (Secret, e
 		switch {
 		case value != "":
 			data[key] = []byte(value)
-		case why != nil:
+		case unusable != nil:
 		case found:
-			why = fmt.Errorf("variable %s is empty: set it", prefix+envName(key))
+			unusable = fmt.Errorf("variable %s is empty: set it", prefix+envName(key))
 		case i < len(keys)-len(envKeys):
-			why = fmt.Errorf("variable %s names the key %s, but there is no variable %s", prefix+"KEYS", quote(key), prefix+envName(key))
+			unusable = fmt.Errorf("variable %s names the key %s, but there is no variable %s", prefix+"KEYS", quote(key), prefix+envName(key))
 		}
 	}
 	if len(data) == 0 {
-		return Secret{}, &missingSecretError{secretNamed(namespace, name), []string{"no variable " + prefix + "<KEY>"}, why}
+		return Secret{}, &missingSecretError{secretNamed(namespace, name), []string{"no variable " + prefix + "<KEY>"}, unusable}
 	}
 	return Secret{Type: typeOf(data), Data: data}, nil
 }

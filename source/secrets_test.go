@@ -68,8 +68,8 @@ func TestDocumentSecrets(t *testing.T) {
 		"apps/sops":      "secret apps/sops: the document in secrets.yaml is encrypted with SOPS: decrypt it first",
 		"default/sealed": "secret default/sealed: the document in secrets.yaml is a SealedSecret",
 	} {
-		namespace, own, _ := strings.Cut(name, "/")
-		if _, err := s.Secret(ctx, namespace, own); errors.Is(err, fs.ErrNotExist) || err == nil || !strings.HasPrefix(err.Error(), want) {
+		namespace, secretName, _ := strings.Cut(name, "/")
+		if _, err := s.Secret(ctx, namespace, secretName); errors.Is(err, fs.ErrNotExist) || err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -130,10 +130,10 @@ imagePullSecrets: [{name: regcred}, {}]
 		"default/puller": "service account default/puller: a.yaml:24: imagePullSecrets: must be a list, not a string",
 		"default/blank":  "service account default/blank: a.yaml:29: imagePullSecrets[1].name: is required",
 	} {
-		namespace, own, _ := strings.Cut(name, "/")
-		_, err := all.Secret(ctx, namespace, own)
+		namespace, secretName, _ := strings.Cut(name, "/")
+		_, err := all.Secret(ctx, namespace, secretName)
 		if strings.HasPrefix(want, "service") {
-			_, err = all.PullSecrets(ctx, namespace, own)
+			_, err = all.PullSecrets(ctx, namespace, secretName)
 		}
 		if errors.Is(err, fs.ErrNotExist) || err == nil || err.Error() != want {
 			t.Errorf("%s: %v", name, err)

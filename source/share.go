@@ -35,7 +35,7 @@ type Share struct {
 	since   time.Time            // start of the current period of keeping answers
 	bytes   int64                // size of the kept answers
 
-	asked, shared atomic.Int64 // number of calls of Do that got their own answer, or that of another call
+	requests, shared atomic.Int64 // number of calls of Do that got their own answer, or that of another call
 }
 
 // A shareKey is the hash of a key, which may be long or derived from secrets.
@@ -72,15 +72,15 @@ func (s *Share) Do(ctx context.Context, key string, since time.Time, ask func(co
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		a, own := s.join(ctx, q, since, ask)
+		a, started := s.join(ctx, q, since, ask)
 		select {
 		case <-a.done:
 		case <-ctx.Done():
 			s.leave(ctx, q, a)
 			return nil, context.Cause(ctx)
 		}
-		if own {
-			s.asked.Add(1)
+		if started {
+			s.requests.Add(1)
 			return a.value, a.err
 		}
 		if !a.interrupted {
@@ -91,13 +91,13 @@ func (s *Share) Do(ctx context.Context, key string, since time.Time, ask func(co
 }
 
 // Counts returns how many calls of Do got their own answer, and how many got that of another call.
-func (s *Share) Counts() (asked, shared int64) {
-	return s.asked.Load(), s.shared.Load()
+func (s *Share) Counts() (requests, shared int64) {
+	return s.requests.Load(), s.shared.Load()
 }
 
-// join returns a kept or pending answer that was begun no earlier than since, or begins one; own
+// join returns a kept or pending answer that was begun no earlier than since, or begins one; started
 // reports whether this call began it.
-func (s *Share) join(ctx context.Context, q shareKey, since time.Time, ask func(context.Context) (any, error)) (a *answer, own bool) {
+func (s *Share) join(ctx context.Context, q shareKey, since time.Time, ask func(context.Context) (any, error)) (a *answer, started bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trim()
@@ -137,9 +137,9 @@ func (s *Share) run(ctx context.Context, q shareKey, a *answer, ask func(context
 func (s *Share) end(ctx context.Context, q shareKey, a *answer, value any, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	over := ctx.Err() != nil || !a.deadline.IsZero() && !time.Now().Before(a.deadline)
+	expired := ctx.Err() != nil || !a.deadline.IsZero() && !time.Now().Before(a.deadline)
 	a.value, a.err = value, err
-	a.interrupted = over && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
+	a.interrupted = expired && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 	weight := int64(minAnswer)
 	if w, ok := value.(interface{ Weight() int64 }); ok && err == nil { // after a failure, the value may be a nil pointer
 		weight = max(weight, w.Weight())

@@ -74,7 +74,7 @@ func TestShareSince(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s source.Share
 		u := &upstream{takes: 10 * time.Second}
-		begun := time.Now()
+		start := time.Now()
 		var all sync.WaitGroup
 		for _, test := range []struct {
 			after, since time.Duration
@@ -98,7 +98,7 @@ func TestShareSince(t *testing.T) {
 		} {
 			all.Go(func() {
 				time.Sleep(test.after)
-				if v, err := s.Do(t.Context(), "q", begun.Add(test.since), u.ask); v != test.want || err != nil {
+				if v, err := s.Do(t.Context(), "q", start.Add(test.since), u.ask); v != test.want || err != nil {
 					t.Errorf("after %v, since %v: got %v, %v, want %d", test.after, test.since, v, err, test.want)
 				}
 			})
@@ -127,13 +127,13 @@ func TestShareCallerLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s source.Share
 		u := &upstream{takes: 10 * time.Second}
-		since, gone := time.Now(), errors.New("gone")
+		since, cause := time.Now(), errors.New("gone")
 		values, errs := concurrently(3, func(i int) (any, error) {
 			time.Sleep(time.Duration(i))
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			if i < 2 {
-				time.AfterFunc(time.Second, func() { cancel(gone) })
+				time.AfterFunc(time.Second, func() { cancel(cause) })
 			}
 			v, err := s.Do(ctx, "q", since, u.ask)
 			if i < 2 && time.Since(since) > 2*time.Second {
@@ -141,7 +141,7 @@ func TestShareCallerLeaves(t *testing.T) {
 			}
 			return v, err
 		})
-		if !errors.Is(errs[0], gone) || !errors.Is(errs[1], gone) || values[2] != 1 || errs[2] != nil || u.asked != 1 {
+		if !errors.Is(errs[0], cause) || !errors.Is(errs[1], cause) || values[2] != 1 || errs[2] != nil || u.asked != 1 {
 			t.Errorf("asked %d times, got %v, %v", u.asked, values, errs)
 		}
 	})
@@ -152,9 +152,9 @@ func TestShareCallerLeaves(t *testing.T) {
 func TestShareEndsWithTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s source.Share
-		since, asked, ended := time.Now(), 0, false
+		since, calls, ended := time.Now(), 0, false
 		ask := func(ctx context.Context) (any, error) {
-			asked++
+			calls++
 			<-ctx.Done()
 			time.Sleep(time.Second) // clean up
 			ended = true
@@ -165,8 +165,8 @@ func TestShareEndsWithTheLast(t *testing.T) {
 			defer cancel()
 			return s.Do(ctx, "q", since, ask)
 		})
-		if asked != 1 || !ended || slices.ContainsFunc(errs, func(err error) bool { return err != context.DeadlineExceeded }) {
-			t.Errorf("asked %d times, ended: %v, got %v", asked, ended, errs)
+		if calls != 1 || !ended || slices.ContainsFunc(errs, func(err error) bool { return err != context.DeadlineExceeded }) {
+			t.Errorf("%d calls, ended: %v, got %v", calls, ended, errs)
 		}
 		if v, err := s.Do(t.Context(), "q", since, (&upstream{}).ask); v != 1 || err != nil {
 			t.Errorf("later: %v, %v", v, err)
@@ -193,15 +193,15 @@ func TestShareDeadline(t *testing.T) {
 func TestShareOwnTimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s source.Share
-		start, asked := time.Now(), 0
+		start, calls := time.Now(), 0
 		dial := func(ctx context.Context) (any, error) {
-			asked++
+			calls++
 			time.Sleep(30 * time.Second)
 			return nil, fmt.Errorf("dial: %w", context.DeadlineExceeded)
 		}
 		_, errs := concurrently(3, func(i int) (any, error) { return s.Do(t.Context(), "q", start, dial) })
-		if asked != 1 || slices.ContainsFunc(errs, func(err error) bool { return err == nil }) {
-			t.Errorf("asked %d times, got %v", asked, errs)
+		if calls != 1 || slices.ContainsFunc(errs, func(err error) bool { return err == nil }) {
+			t.Errorf("%d calls, got %v", calls, errs)
 		}
 	})
 }

@@ -266,7 +266,7 @@ func TestValidateGo(t *testing.T) {
 
 // TestRefNames has names that git check-ref-format refuses, and some that it accepts.
 func TestRefNames(t *testing.T) {
-	for name, good := range map[string]bool{
+	for name, valid := range map[string]bool{
 		"refs/heads/main": true, "HEAD": true, "refs/tags/v1.0": true, "refs/heads/@": true, "refs/heads/ü": true,
 		"": true, "@": false, "/a": false, "a/": false, "a//b": false, ".a": false, "a/.b": false, "a..b": false, "a.": false,
 		"a.lock": false, "a.lock/b": false, "a b": false, "a~b": false, "a^b": false, "a:b": false, "a?b": false, "a*b": false,
@@ -274,7 +274,7 @@ func TestRefNames(t *testing.T) {
 	} {
 		g := &source.GitRepository{Spec: source.GitRepositorySpec{URL: "https://h", Ref: &source.GitRepositoryRef{Name: name}}}
 		g.Metadata.Name = "x"
-		if err := source.Validate(g); (err == nil) != good {
+		if err := source.Validate(g); (err == nil) != valid {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

@@ -47,8 +47,8 @@ func TestWhy(t *testing.T) {
 		s.verify = func() (source.Verification, error) { return source.Verification{Mode: "HEAD"}, nil }
 		return s
 	}
-	renewed := func(s *scriptedOrigin, why string) *scriptedOrigin {
-		s.rev.Renew = why
+	renewed := func(s *scriptedOrigin, reason string) *scriptedOrigin {
+		s.rev.Renew = reason
 		return s
 	}
 	two := []artifact.Artifact{content("main@sha1:b", "sha256:2"), content("sha256:c", "sha256:4")}

@@ -200,14 +200,14 @@ var reservedParameters = map[string]bool{"comp": true, "restype": true, "prefix"
 // the query.
 func (c *container) merge(query string, a *bucket.Access) error {
 	a.ConcealQuery(query)
-	more, err := url.ParseQuery(query)
+	params, err := url.ParseQuery(query)
 	if err != nil {
 		return errors.New("the query cannot be parsed: copy the shared access signature as it is, from sv= to the end of sig=")
 	}
 	if c.query == nil {
 		c.query = url.Values{}
 	}
-	for name, values := range more {
+	for name, values := range params {
 		switch {
 		case reservedParameters[strings.ToLower(name)]:
 			return fmt.Errorf("the query has %s, which is no part of a shared access signature: remove it", name)

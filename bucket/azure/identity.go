@@ -59,14 +59,14 @@ type issuer struct {
 
 // newIssuer checks the certificate of an application; it makes no request.
 func newIssuer(a *bucket.Access, keys transport.Azure) (*issuer, error) {
-	way := transport.Config{Proxy: a.Transport.Proxy}
+	config := transport.Config{Proxy: a.Transport.Proxy}
 	if a.Transport.TLS != nil { // the client certificate is for the endpoint
-		way.TLS = &tls.Config{RootCAs: a.Transport.TLS.RootCAs, MinVersion: a.Transport.TLS.MinVersion}
+		config.TLS = &tls.Config{RootCAs: a.Transport.TLS.RootCAs, MinVersion: a.Transport.TLS.MinVersion}
 	}
 	if keys.Application == nil {
-		way = transport.Config{DialTimeout: localTimeout}
+		config = transport.Config{DialTimeout: localTimeout}
 	}
-	i := &issuer{keys: keys, access: a, client: a.Client(nil, way)} // this client sends no credentials of the bucket
+	i := &issuer{keys: keys, access: a, client: a.Client(nil, config)} // this client sends no credentials of the bucket
 	if keys.Application != nil {
 		i.client.Transport = tlsOnly{i.client.Transport}
 	}
@@ -111,20 +111,20 @@ func (i *issuer) credential(client *http.Client) (c azcore.TokenCredential, err 
 	if i.keys.Authority != nil {
 		o.Cloud = cloud.Configuration{ActiveDirectoryAuthorityHost: i.keys.Authority.String()}
 	}
-	own := i.keys.Authority != nil
+	customAuthority := i.keys.Authority != nil
 	switch app := i.keys.Application; {
 	case app == nil:
 		o.Retry = policy.RetryOptions{MaxRetries: 1, RetryDelay: time.Second} // the token service of a machine requires retries
 		c, err = azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{ClientOptions: o, ID: azidentity.ClientID(i.keys.Managed)})
 	case app.Secret != "":
-		c, err = azidentity.NewClientSecretCredential(app.Tenant, app.Client, app.Secret, &azidentity.ClientSecretCredentialOptions{ClientOptions: o, DisableInstanceDiscovery: own})
+		c, err = azidentity.NewClientSecretCredential(app.Tenant, app.Client, app.Secret, &azidentity.ClientSecretCredentialOptions{ClientOptions: o, DisableInstanceDiscovery: customAuthority})
 	default:
-		certs, key, bad := azidentity.ParseCertificates(app.Certificate, []byte(app.Password))
-		if bad != nil {
-			return nil, fmt.Errorf("spec.secretRef: %w", i.keys.BadCertificate(i.access.CleanText(bad.Error())))
+		certs, key, parseErr := azidentity.ParseCertificates(app.Certificate, []byte(app.Password))
+		if parseErr != nil {
+			return nil, fmt.Errorf("spec.secretRef: %w", i.keys.BadCertificate(i.access.CleanText(parseErr.Error())))
 		}
 		c, err = azidentity.NewClientCertificateCredential(app.Tenant, app.Client, certs, key,
-			&azidentity.ClientCertificateCredentialOptions{ClientOptions: o, SendCertificateChain: app.Chain, DisableInstanceDiscovery: own})
+			&azidentity.ClientCertificateCredentialOptions{ClientOptions: o, SendCertificateChain: app.Chain, DisableInstanceDiscovery: customAuthority})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("spec.secretRef: %s", i.access.CleanText(err.Error()))

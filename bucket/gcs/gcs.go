@@ -238,8 +238,8 @@ type item struct {
 // checkObject returns an error if a response is not the requested object. The ETag also
 // changes with the metadata, so it is compared only if the response has no generation.
 func (d *driver) checkObject(resp *http.Response, c *bucket.Call) error {
-	same, o := *resp, *c.Object
-	same.Header = resp.Header.Clone()
+	clone, o := *resp, *c.Object
+	clone.Header = resp.Header.Clone()
 	resp.ContentLength = o.Size - c.Offset // the SDK logs a warning if the response is longer
 	generation := resp.Header.Get("X-Goog-Generation")
 	stored, sent := resp.Header.Get("X-Goog-Stored-Content-Encoding"), cmp.Or(resp.Header.Get("Content-Encoding"), "identity")
@@ -249,9 +249,9 @@ func (d *driver) checkObject(resp *http.Response, c *bucket.Call) error {
 	case stored != "" && !strings.EqualFold(stored, sent):
 		return fmt.Errorf("it is stored with the content encoding %q and was sent with %q", d.access.CleanText(stored), d.access.CleanText(sent))
 	case generation != "" || resp.Header.Get("ETag") == "":
-		same.Header.Set("ETag", o.ETag)
+		clone.Header.Set("ETag", o.ETag)
 	}
-	return d.access.CheckPart(&same, o, c.Offset)
+	return d.access.CheckPart(&clone, o, c.Offset)
 }
 
 const (
@@ -324,12 +324,12 @@ func isLoopback(host string) bool {
 // exchange returns a function that requests a token from the token service at the URL at
 // (RFC 7523 section 2.1). Its errors are *[source.StepError] with the reason AuthenticationFailed.
 func exchange(a *bucket.Access, config *jwt.Config, at, endpoint *url.URL) func(context.Context) (source.Credential, error) {
-	way := a.Transport
-	if way.TLS != nil && !transport.SameOrigin(at, endpoint) { // the client certificate is for the endpoint
-		way.TLS = way.TLS.Clone()
-		way.TLS.Certificates, way.TLS.GetClientCertificate = nil, nil
+	clientConfig := a.Transport
+	if clientConfig.TLS != nil && !transport.SameOrigin(at, endpoint) { // the client certificate is for the endpoint
+		clientConfig.TLS = clientConfig.TLS.Clone()
+		clientConfig.TLS.Certificates, clientConfig.TLS.GetClientCertificate = nil, nil
 	}
-	client := a.Client(at, way)
+	client := a.Client(at, clientConfig)
 	return func(ctx context.Context) (source.Credential, error) {
 		s := a.TokenService(ctx, client, "check that the key was not deleted, and the clock of this machine")
 		token, err := config.TokenSource(context.WithValue(ctx, oauth2.HTTPClient, s.Client())).Token()

@@ -93,8 +93,8 @@ func (d *driver) checkObject(resp *http.Response, c *bucket.Call) error {
 // send sends a request of minio-go, signed, to the location of the bucket, and returns the
 // response if its status is a success. It retries a refused request at most once for each
 // of two reasons: the bucket is in another region, or the keys are outdated.
-func (d *driver) send(made *http.Request, c *bucket.Call) (*http.Response, error) {
-	ctx := made.Context()
+func (d *driver) send(minioReq *http.Request, c *bucket.Call) (*http.Response, error) {
+	ctx := minioReq.Context()
 	var refused *source.Credential
 	for moved := false; ; {
 		at, keys, err := d.location.Load(), &d.staticKeys, error(nil)
@@ -103,7 +103,7 @@ func (d *driver) send(made *http.Request, c *bucket.Call) (*http.Response, error
 				return nil, err
 			}
 		}
-		req := at.request(made, c.Object, keys)
+		req := at.request(minioReq, c.Object, keys)
 		resp, err := at.client.Do(req)
 		if err != nil {
 			return nil, d.access.Explain(ctx, c.Doing+" at "+at.base.Host, err, requestSecrets(req)...)
@@ -141,8 +141,8 @@ func requestSecrets(req *http.Request) []string {
 
 // request converts a request of minio-go for o, or for a page if o is nil, into a request
 // to the bucket, and signs it with keys.
-func (at *bucketURL) request(made *http.Request, o *bucket.Object, keys *source.Credential) *http.Request {
-	req := made.Clone(made.Context())
+func (at *bucketURL) request(minioReq *http.Request, o *bucket.Object, keys *source.Credential) *http.Request {
+	req := minioReq.Clone(minioReq.Context())
 	req.Host, req.URL.Scheme, req.URL.Host, req.URL.Path = "", at.base.Scheme, at.base.Host, at.path
 	if o != nil {
 		req.URL.Path += o.Key

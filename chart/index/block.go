@@ -60,8 +60,8 @@ func (b *blockScanner) scan() error {
 		if err != nil {
 			return err
 		}
-		c, sure := b.lines.read(line[:len(line)-1])
-		if !sure || oddBreak(line) {
+		c, ok := b.lines.read(line[:len(line)-1])
+		if !ok || oddBreak(line) {
 			return b.newLayoutError()
 		}
 		if c.starts {
@@ -192,7 +192,7 @@ func (b *blockScanner) record(line []byte, c lineInfo) error {
 		b.recording.add(line, line)
 		return nil
 	}
-	kept := line
+	needed := line
 	first := b.keyAt < 0 && c.key != nil
 	if first {
 		b.keyAt = c.keyAt
@@ -205,11 +205,11 @@ func (b *blockScanner) record(line []byte, c lineInfo) error {
 	}
 	switch {
 	case b.skipping && first: // the kept key makes the entry a mapping
-		kept = append(line[:c.value:c.value], '\n')
+		needed = append(line[:c.value:c.value], '\n')
 	case b.skipping:
-		kept = nil
+		needed = nil
 	}
-	b.recording.add(line, kept)
+	b.recording.add(line, needed)
 	return nil
 }
 

@@ -218,19 +218,19 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 		}
 		t.Run(s.name, func(t *testing.T) {
 			charts := []string{"alpine", "nginx", "redis", "postgresql"}
-			asked := strings.TrimPrefix(s.write([]string{"podinfo"}, 20), s.begin)
+			podinfo := strings.TrimPrefix(s.write([]string{"podinfo"}, 20), s.begin)
 			index1, index10 := s.write(charts, 300), s.write(charts, 3000)
 			join := func(text string) string {
 				text = strings.TrimSuffix(text, s.end)
 				if s.newline != "" {
 					text = strings.TrimSuffix(text, strings.ReplaceAll(s.end, "\n", s.newline))
 				}
-				return text + s.comma + strings.TrimPrefix(asked, strings.ReplaceAll(s.begin, "\n", s.newline))
+				return text + s.comma + strings.TrimPrefix(podinfo, strings.ReplaceAll(s.begin, "\n", s.newline))
 			}
 			small := cost(t, join(index1), 5, allocations{})
 			// The large index has 10,800 more versions; keeping the text of an eighth is too much.
-			most := allocations{small.mallocs + 500, min(small.bytes+uint64(len(index10)-len(index1))/8, 2<<20)}
-			if large := cost(t, join(index10), 20, most); large.mallocs > most.mallocs || large.bytes > most.bytes {
+			limit := allocations{small.mallocs + 500, min(small.bytes+uint64(len(index10)-len(index1))/8, 2<<20)}
+			if large := cost(t, join(index10), 20, limit); large.mallocs > limit.mallocs || large.bytes > limit.bytes {
 				t.Errorf("%+v for the small one, %+v for the large one", small, large)
 			}
 		})
@@ -242,7 +242,7 @@ type allocations struct{ mallocs, bytes uint64 }
 // cost returns the smallest cost of several readings of the versions of podinfo. It stops
 // when the cost is at most enough. It repeats because pools drop one buffer in four under
 // the race detector.
-func cost(t *testing.T, text string, times int, enough allocations) (least allocations) {
+func cost(t *testing.T, text string, times int, enough allocations) (smallest allocations) {
 	t.Helper()
 	for n := range times {
 		var before, after runtime.MemStats
@@ -257,14 +257,14 @@ func cost(t *testing.T, text string, times int, enough allocations) (least alloc
 			t.Fatalf("%d versions", count)
 		}
 		e := allocations{after.Mallocs - before.Mallocs, after.TotalAlloc - before.TotalAlloc}
-		if n == 0 || e.bytes < least.bytes {
-			least = e
+		if n == 0 || e.bytes < smallest.bytes {
+			smallest = e
 		}
 		if e.mallocs <= enough.mallocs && e.bytes <= enough.bytes {
 			return e
 		}
 	}
-	return least
+	return smallest
 }
 
 // TestStopsEarly breaks out of the loop at the first version.

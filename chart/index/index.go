@@ -186,10 +186,10 @@ func (r *recording) start(line int) {
 	r.line, r.size, r.all, r.kept = line, 0, r.all[:0], r.kept[:0]
 }
 
-// add appends text to all, and kept, the needed part of text, to kept.
-func (r *recording) add(text, kept []byte) {
+// add appends text to all, and needed, the part of it that is needed, to kept.
+func (r *recording) add(text, needed []byte) {
 	if r.size += len(text); r.size <= entrySize {
-		r.all, r.kept = append(r.all, text...), append(r.kept, kept...)
+		r.all, r.kept = append(r.all, text...), append(r.kept, needed...)
 	}
 }
 

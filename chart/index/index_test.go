@@ -124,9 +124,9 @@ func truncate(text string) string {
 func versions(text string) iter.Seq2[index.Entry, error] {
 	return func(yield func(index.Entry, error) bool) {
 		for f := range strings.FieldsSeq(text) {
-			v, at, told := strings.Cut(f, "@")
+			v, at, found := strings.Cut(f, "@")
 			e := index.Entry{Version: v}
-			if told {
+			if found {
 				d, err := time.ParseDuration(at + "m")
 				if err != nil {
 					panic(err)
@@ -262,7 +262,7 @@ entries:
 generated: now
 `
 	const inJSON = `{"apiVersion":"v1","entries":{"a":[{"name":"a"},{"name":"b"}],"b":[{"name":"c"}]},"generated":"now"}`
-	for want, others := range map[string][]string{
+	for want, spellings := range map[string][]string{
 		flow: {
 			strings.Replace(flow, "now", "then", 1),
 			strings.Replace(flow, "generated: now\n", "", 1),
@@ -283,7 +283,7 @@ generated: now
 		if len(sum) != len("sha256:")+64 || sum[:7] != "sha256:" {
 			t.Errorf("%s", sum)
 		}
-		for _, text := range others {
+		for _, text := range spellings {
 			testenv.Equal(t, sumOf(t, text), sum, "another sum\n%s", text)
 		}
 	}

@@ -33,7 +33,7 @@ type lineParser struct {
 
 // read classifies a line, which is given without its line break. It returns false if it
 // does not understand the line.
-func (l *lineParser) read(line []byte) (c lineInfo, sure bool) {
+func (l *lineParser) read(line []byte) (c lineInfo, ok bool) {
 	if n := len(line); n > 0 && line[n-1] == '\r' {
 		line = line[:n-1]
 	}
@@ -57,9 +57,9 @@ func (l *lineParser) read(line []byte) (c lineInfo, sure bool) {
 	case line[i] == '#':
 		return c, true
 	case i == 0 && isDocumentMarker(line):
-		sure = !l.begun && string(line) == "---"
+		ok = !l.begun && string(line) == "---"
 		l.begun = true
-		return c, sure
+		return c, ok
 	}
 	c.starts, c.column = true, i
 	if !l.begun {
@@ -101,7 +101,7 @@ func (l *lineParser) node(line []byte, i int, c *lineInfo) bool {
 
 // key finds a key at column i. It returns the column after its colon, or -1 if there is no
 // key, and false if it cannot tell.
-func (l *lineParser) key(line []byte, i int, c *lineInfo) (value int, sure bool) {
+func (l *lineParser) key(line []byte, i int, c *lineInfo) (value int, ok bool) {
 	if q := line[i]; q == '"' || q == '\'' {
 		return quotedKey(line, i, q, c)
 	}
@@ -129,7 +129,7 @@ func (l *lineParser) key(line []byte, i int, c *lineInfo) (value int, sure bool)
 }
 
 // quotedKey is key for a quoted key.
-func quotedKey(line []byte, i int, q byte, c *lineInfo) (value int, sure bool) {
+func quotedKey(line []byte, i int, q byte, c *lineInfo) (value int, ok bool) {
 	end := closingQuote(line, i+1, q)
 	if end < 0 {
 		return -1, true

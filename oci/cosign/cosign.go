@@ -176,7 +176,7 @@ type candidate struct {
 // attempt returns the signer of the first valid signature of subject.
 func (v *verifier) attempt(ctx context.Context, j judge, subject ocispec.Descriptor) (string, error) {
 	t := attempt.Failures{Subject: v.repo.Name() + "@" + subject.Digest.String(), Unsigned: "is not signed: sign it with cosign sign"}
-	others := 0 // manifests that refer to the subject but are not signatures
+	nonSignatures := 0 // manifests that refer to the subject but are not signatures
 	for _, list := range []iter.Seq[candidate]{v.bundles(ctx, subject), v.layers(ctx, subject)} {
 		for s := range list {
 			var signer string
@@ -192,8 +192,8 @@ func (v *verifier) attempt(ctx context.Context, j judge, subject ocispec.Descrip
 			case ctx.Err() != nil:
 				return "", s.err
 			case errors.Is(s.err, errNotSignature):
-				others++
-				t.Unsigned = fmt.Sprintf("is not signed: what refers to it are %d attestations or the like: sign it with cosign sign", others)
+				nonSignatures++
+				t.Unsigned = fmt.Sprintf("is not signed: what refers to it are %d attestations or the like: sign it with cosign sign", nonSignatures)
 			default:
 				t.Add(s.location, s.err)
 			}

@@ -229,8 +229,8 @@ type row struct {
 
 // test verifies the signature of the row in each of its formats.
 func (r row) test(t *testing.T, s *sigstore) {
-	same := r.bundle == nil && r.layer == nil
-	for format, skip := range map[string]bool{"bundle": !same && r.bundle == nil, "layer": !same && r.layer == nil} {
+	bothFormats := r.bundle == nil && r.layer == nil
+	for format, skip := range map[string]bool{"bundle": !bothFormats && r.bundle == nil, "layer": !bothFormats && r.layer == nil} {
 		if skip {
 			continue
 		}

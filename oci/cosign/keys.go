@@ -40,7 +40,7 @@ type key struct {
 // the invalid entry, and never contains its value.
 func (v *verifier) readKeys(t oci.Trust) error {
 	s := t.Keys
-	wrong := func(format string, args ...any) error {
+	keyError := func(format string, args ...any) error {
 		return fmt.Errorf("spec.verify.secretRef: secret %s%w", s.Name, fmt.Errorf(format, args...))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Data)) {
@@ -49,15 +49,15 @@ func (v *verifier) readKeys(t oci.Trust) error {
 		}
 		k, err := parseKey(s.Data[name])
 		if err != nil {
-			return wrong(": entry %q %w", name, err)
+			return keyError(": entry %q %w", name, err)
 		}
 		v.keys = append(v.keys, k)
 	}
 	switch {
 	case len(v.keys) == 0:
-		return wrong(" has no entry with a public key (NAME.pub)")
+		return keyError(" has no entry with a public key (NAME.pub)")
 	case len(v.keys) > maxKeys:
-		return wrong(" has %d keys, more than the limit of %d", len(v.keys), maxKeys)
+		return keyError(" has %d keys, more than the limit of %d", len(v.keys), maxKeys)
 	}
 	return nil
 }

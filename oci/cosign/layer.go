@@ -92,17 +92,17 @@ func (v *verifier) layer(ctx context.Context, d ocispec.Descriptor) (*signature,
 	if err != nil {
 		return nil, err
 	}
-	made, err := base64.StdEncoding.DecodeString(d.Annotations[signatureKey])
-	if err != nil || len(made) == 0 {
+	sigBytes, err := base64.StdEncoding.DecodeString(d.Annotations[signatureKey])
+	if err != nil || len(sigBytes) == 0 {
 		return nil, attempt.Refuse("its annotation %s is missing or no base64", signatureKey)
 	}
 	return &signature{
 		payload: payload,
 		message: payload,
-		sig:     made,
+		sig:     sigBytes,
 		keyless: d.Annotations[certificateKey] != "",
 		claim:   checkSimplePayload,
-		entity:  func() (*entity, error) { return layerEntity(payload, made, d.Annotations) },
+		entity:  func() (*entity, error) { return layerEntity(payload, sigBytes, d.Annotations) },
 		policy:  verify.WithArtifact(bytes.NewReader(payload)),
 	}, nil
 }
@@ -112,12 +112,12 @@ func (v *verifier) layer(ctx context.Context, d ocispec.Descriptor) (*signature,
 const layerVersion = bundleTypes + "+json;version=0.1"
 
 // layerEntity returns the entity for the annotations of a layer.
-func layerEntity(payload, made []byte, annotations map[string]string) (*entity, error) {
+func layerEntity(payload, sigBytes []byte, annotations map[string]string) (*entity, error) {
 	sum := sha256.Sum256(payload)
 	b := &protobundle.Bundle{
 		MediaType: layerVersion,
 		Content: &protobundle.Bundle_MessageSignature{MessageSignature: &protocommon.MessageSignature{
-			MessageDigest: &protocommon.HashOutput{Algorithm: protocommon.HashAlgorithm_SHA2_256, Digest: sum[:]}, Signature: made}},
+			MessageDigest: &protocommon.HashOutput{Algorithm: protocommon.HashAlgorithm_SHA2_256, Digest: sum[:]}, Signature: sigBytes}},
 		VerificationMaterial: new(protobundle.VerificationMaterial),
 	}
 	for _, part := range []struct {

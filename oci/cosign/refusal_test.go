@@ -227,9 +227,9 @@ func TestSignatureByKey(t *testing.T) {
 			g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 			subject := subjectOf(g, "app")
 			payload := test.payload(subject.Digest)
-			made := sign(t, key, dsse.PAE(test.kind, []byte(payload)))
+			sig := sign(t, key, dsse.PAE(test.kind, []byte(payload)))
 			text := fmt.Sprintf(`{"mediaType":%q,"verificationMaterial":{"publicKey":{"hint":"any"}},"dsseEnvelope":{"payload":%q,"payloadType":%q,"signatures":[{"sig":%q}]}}`,
-				bundleType, base64.StdEncoding.EncodeToString([]byte(payload)), test.kind, base64.StdEncoding.EncodeToString(made))
+				bundleType, base64.StdEncoding.EncodeToString([]byte(payload)), test.kind, base64.StdEncoding.EncodeToString(sig))
 			refer(g, "app", subject, testenv.Blob{MediaType: bundleType, Data: []byte(text)})
 			v, err := cosign.New(cosign.Config{})(connect(t, g, "app"), trust)
 			must(t, err)

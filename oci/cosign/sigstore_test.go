@@ -105,9 +105,9 @@ func (l log) id() []byte {
 func (l log) sign(t testing.TB, message []byte) []byte {
 	t.Helper()
 	sum := sha256.Sum256(message)
-	made, err := l.key.Sign(rand.Reader, sum[:], crypto.SHA256)
+	sig, err := l.key.Sign(rand.Reader, sum[:], crypto.SHA256)
 	must(t, err)
-	return made
+	return sig
 }
 
 var (
@@ -177,18 +177,18 @@ func hashOf(data []byte) map[string]string {
 }
 
 // hashedrekord returns the entry for a signature of payload.
-func hashedrekord(payload, made, verifier []byte) (kind string, spec map[string]any) {
+func hashedrekord(payload, sig, verifier []byte) (kind string, spec map[string]any) {
 	return "hashedrekord", map[string]any{
 		"data":      map[string]any{"hash": hashOf(payload)},
-		"signature": map[string]any{"content": made, "publicKey": map[string]any{"content": verifier}},
+		"signature": map[string]any{"content": sig, "publicKey": map[string]any{"content": verifier}},
 	}
 }
 
 // dsseEntry returns the entry for an envelope with payload.
-func dsseEntry(envelope, payload, made, verifier []byte) (kind string, spec map[string]any) {
+func dsseEntry(envelope, payload, sig, verifier []byte) (kind string, spec map[string]any) {
 	return "dsse", map[string]any{
 		"envelopeHash": hashOf(envelope), "payloadHash": hashOf(payload),
-		"signatures": []any{map[string]any{"signature": made, "verifier": verifier}},
+		"signatures": []any{map[string]any{"signature": sig, "verifier": verifier}},
 	}
 }
 
@@ -222,13 +222,13 @@ func (l log) promise(t testing.TB, e *protorekor.TransparencyLogEntry) []byte {
 
 // addTileEntry returns an entry in the format of the second version of Rekor: with a proof and
 // without a time.
-func (l log) addTileEntry(t testing.TB, message, made []byte, c *x509.Certificate) *protorekor.TransparencyLogEntry {
+func (l log) addTileEntry(t testing.TB, message, sig []byte, c *x509.Certificate) *protorekor.TransparencyLogEntry {
 	t.Helper()
 	sum := sha256.Sum256(message)
 	text, err := protojson.Marshal(&rekortiles.Entry{ApiVersion: "0.0.2", Kind: "hashedrekord", Spec: &rekortiles.Spec{Spec: &rekortiles.Spec_HashedRekordV002{
 		HashedRekordV002: &rekortiles.HashedRekordLogEntryV002{
 			Data: &protocommon.HashOutput{Algorithm: protocommon.HashAlgorithm_SHA2_256, Digest: sum[:]},
-			Signature: &rekortiles.Signature{Content: made, Verifier: &rekortiles.Verifier{
+			Signature: &rekortiles.Signature{Content: sig, Verifier: &rekortiles.Verifier{
 				KeyDetails: protocommon.PublicKeyDetails_PKIX_ECDSA_P256_SHA_256,
 				Verifier:   &rekortiles.Verifier_X509Certificate{X509Certificate: &protocommon.X509Certificate{RawBytes: c.Raw}},
 			}},

@@ -191,7 +191,7 @@ func (l *mirrorTest) verify(ctx context.Context) error {
 }
 
 // expect verifies the signature, and checks the error and whether the mirror was contacted.
-func (l *mirrorTest) expect(want string, asked bool) {
+func (l *mirrorTest) expect(want string, contacted bool) {
 	l.t.Helper()
 	l.m.asked()
 	err := l.verify(l.t.Context())
@@ -201,7 +201,7 @@ func (l *mirrorTest) expect(want string, asked bool) {
 	case want != "" && missingParts(err, want) != nil:
 		l.t.Errorf("error %v lacks %q", err, missingParts(err, want))
 	}
-	testenv.Equal(l.t, l.m.asked() > 0, asked, "the mirror was asked")
+	testenv.Equal(l.t, l.m.asked() > 0, contacted, "the mirror was contacted")
 }
 
 // TestMirrorIsAskedOnce checks that the mirror is contacted again only after a day.

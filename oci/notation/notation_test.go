@@ -257,8 +257,8 @@ func TestLevels(t *testing.T) {
 	custom.Level.Override = map[string]string{"expiry": "log", "revocation": "skip"}
 	unsure := level("strict")
 	unsure.Level.Override = map[string]string{"authenticity": "log"}
-	sure := level("audit")
-	sure.Level.Override = map[string]string{"authenticity": "enforce"}
+	enforcing := level("audit")
+	enforcing.Level.Override = map[string]string{"authenticity": "enforce"}
 	skip := level("skip")
 	for _, c := range []struct {
 		name    string
@@ -279,7 +279,7 @@ func TestLevels(t *testing.T) {
 		{"audit", level("audit"), leaf, nil, "audit", true, []string{"verified signature of", "does not enforce authenticity, authenticTimestamp, expiry, revocation"}, "nobody"},
 		{"audit foreign", level("audit"), foreign, nil, "audit", true,
 			[]string{"no trusted identity vouches", "authenticity: "}, "verified"},
-		{"audit that enforces authenticity", sure, leaf, nil, "custom", false, []string{"verified signature of", "does not enforce authenticTimestamp, expiry, revocation"}, "nobody"},
+		{"audit that enforces authenticity", enforcing, leaf, nil, "custom", false, []string{"verified signature of", "does not enforce authenticTimestamp, expiry, revocation"}, "nobody"},
 		{"skip", skip, foreign, expired, "skip", true, []string{"no signature was looked for", "'all'", "level skip"}, "verified"},
 		{"custom", custom, leaf, expired, "custom", false, []string{"at level custom, which does not enforce expiry, revocation; expiry: "}, ""},
 		{"custom authenticity", unsure, foreign, nil, "custom", true, []string{"no trusted identity vouches"}, ""},

@@ -140,7 +140,7 @@ func TestScopes(t *testing.T) {
 	s := newRepository(t, testenv.RegistryConfig{})
 	subject := s.artifact("hello")
 	s.attach(subject, jws.MediaTypeEnvelope, leaf.sign(t, subject, jws.MediaTypeEnvelope, nil))
-	own, far := s.Host+"/team/app", "registry.example/team/app"
+	repo, otherRepo := s.Host+"/team/app", "registry.example/team/app"
 	at := func(name, lvl string, scopes ...string) policy {
 		p := level(lvl)
 		p.Name, p.Scopes = name, scopes
@@ -156,11 +156,11 @@ func TestScopes(t *testing.T) {
 		say      []string
 	}{
 		"all":              {[]policy{at("a", "strict", "*")}, "strict", nil},
-		"exact":            {[]policy{at("a", "strict", own)}, "strict", nil},
-		"one of several":   {[]policy{at("a", "strict", far, own)}, "strict", nil},
-		"exact before all": {[]policy{at("a", "permissive", "*"), at("b", "strict", own)}, "strict", nil},
-		"exact first":      {[]policy{at("b", "strict", own), at("a", "permissive", "*")}, "strict", nil},
-		"none":             {[]policy{at("a", "strict", far), at("b", "skip", s.Host+"/team")}, "", []string{"no statement for " + own, "secret default/trust", `"` + far + `"`, "add it"}},
+		"exact":            {[]policy{at("a", "strict", repo)}, "strict", nil},
+		"one of several":   {[]policy{at("a", "strict", otherRepo, repo)}, "strict", nil},
+		"exact before all": {[]policy{at("a", "permissive", "*"), at("b", "strict", repo)}, "strict", nil},
+		"exact first":      {[]policy{at("b", "strict", repo), at("a", "permissive", "*")}, "strict", nil},
+		"none":             {[]policy{at("a", "strict", otherRepo), at("b", "skip", s.Host+"/team")}, "", []string{"no statement for " + repo, "secret default/trust", `"` + otherRepo + `"`, "add it"}},
 		"none of many":     {[]policy{at("a", "skip", many...)}, "", []string{"registry.example/app9", "and 2 more"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -343,12 +343,12 @@ func TestRevocationUnknown(t *testing.T) {
 		v, err := notation.New(s.repo, oci.Trust{Keys: secretOf(secret(ca.pem(), level("strict")))})
 		must(t, err)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		gone := errors.New("the caller is gone")
+		cause := errors.New("the caller is gone")
 		go func() {
 			<-s.Stalled()
-			cancel(gone)
+			cancel(cause)
 		}()
-		if _, err = v.Verify(ctx, subject); !errors.Is(err, gone) || errors.Is(err, source.ErrVerification) {
+		if _, err = v.Verify(ctx, subject); !errors.Is(err, cause) || errors.Is(err, source.ErrVerification) {
 			t.Errorf("got %v", err)
 		}
 	})

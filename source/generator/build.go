@@ -96,18 +96,18 @@ func (b *builder) run(i int, inputs []artifact.Artifact) error {
 		exact: !strings.ContainsAny(pattern, "*?[]"), base: pattern}
 	target, folder := c.Target()
 	op.target = target
-	cut := "" // prefix to remove from the paths in the source
+	prefix := "" // prefix to remove from the paths in the source
 	if op.exact {
-		if cut = pattern; pattern == "." {
-			cut = ""
+		if prefix = pattern; pattern == "." {
+			prefix = ""
 		}
 		if isDir(src, pattern) || folder || isDir(b.tree, target) {
 			target = path.Join(target, path.Base(pattern))
 		}
 	} else if op.base, _ = doublestar.SplitPattern(pattern); pattern == op.base+"/**" {
-		cut = op.base
+		prefix = op.base
 	}
-	matched, kept, chosen := 0, 0, "" // chosen is a folder that is copied with its content
+	matched, copied, chosen := 0, 0, "" // chosen is a folder that is copied with its content
 	err = fs.WalkDir(src, op.base, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case name == op.base && errors.Is(err, fs.ErrNotExist):
@@ -130,8 +130,8 @@ func (b *builder) run(i int, inputs []artifact.Artifact) error {
 			}
 			return nil
 		}
-		kept++
-		return b.copy(op, src, name, d, path.Join(target, strings.TrimPrefix(name, cut)))
+		copied++
+		return b.copy(op, src, name, d, path.Join(target, strings.TrimPrefix(name, prefix)))
 	})
 	if n := len(op.overwrote); n > 0 {
 		b.notes = append(b.notes, fmt.Sprintf("%s overwrites files of earlier operations, %d in all: %s", op.step.Operation, n, strings.Join(op.overwrote[:min(n, 5)], ", ")))
@@ -141,7 +141,7 @@ func (b *builder) run(i int, inputs []artifact.Artifact) error {
 		return err
 	case matched == 0:
 		return fmt.Errorf("nothing in %s of revision %s matches %q: correct it, or set optional", ref, in.Revision, pattern)
-	case kept == 0:
+	case copied == 0:
 		b.field = "exclude"
 		return fmt.Errorf("all that %q matches in %s is excluded: correct it, or set optional", pattern, ref)
 	}
@@ -372,11 +372,11 @@ func readYAML(open opener) (all map[string]any, err error) {
 	return all, nil
 }
 
-// overlay returns base with the values of over: mappings are merged, other values are replaced.
-func overlay(base, over map[string]any) map[string]any {
+// overlay returns base with the values of overrides: mappings are merged, other values are replaced.
+func overlay(base, overrides map[string]any) map[string]any {
 	out := map[string]any{}
 	maps.Copy(out, base)
-	for key, value := range over {
+	for key, value := range overrides {
 		into, was := out[key].(map[string]any)
 		from, is := value.(map[string]any)
 		if was && is {

@@ -197,8 +197,8 @@ func (s *summary) Resolve(ctx context.Context, _ source.State) (rev source.Revis
 				Err: fmt.Errorf("spec.artifacts: %w: %s: %w", source.ErrWaiting, ref, missing)}
 		}
 		var a artifact.Artifact
-		if made := obj.Artifact(); made != nil {
-			a = *made
+		if published := obj.Artifact(); published != nil {
+			a = *published
 		}
 		rev.Inputs = append(rev.Inputs, a)
 		for _, ref := range obj.Plan().Needs {

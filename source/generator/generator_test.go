@@ -224,13 +224,13 @@ func sampleArchives(t testing.TB) map[string]string {
 // The copied files, derived from the rules one by one.
 func TestCopy(t *testing.T) {
 	archives := sampleArchives(t)
-	whole := "README.md config.yaml +bin/run.sh void/ configs/one.yaml configs/two.yaml configs/notes.md configs/sub/three.yaml configs/sub/deep/four.yaml configs/sub/testdata/x.yaml configs/sub/notes.md"
+	allFiles := "README.md config.yaml +bin/run.sh void/ configs/one.yaml configs/two.yaml configs/notes.md configs/sub/three.yaml configs/sub/deep/four.yaml configs/sub/testdata/x.yaml configs/sub/notes.md"
 	configs := "configs/one.yaml configs/two.yaml configs/notes.md configs/sub/three.yaml configs/sub/deep/four.yaml configs/sub/testdata/x.yaml configs/sub/notes.md"
 	below := func(dir, names string) string {
 		var all []string
 		for name := range strings.FieldsSeq(names) {
-			plain, executable := strings.CutPrefix(name, "+")
-			if name = dir + "/" + plain; executable {
+			fileName, executable := strings.CutPrefix(name, "+")
+			if name = dir + "/" + fileName; executable {
 				name = "+" + name
 			}
 			all = append(all, name)
@@ -255,10 +255,10 @@ func TestCopy(t *testing.T) {
 		"across folders from the root":       {`from: "@a/**/t*.yaml", to: "@artifact/"`, "configs/two.yaml configs/sub/three.yaml"},
 		"a folder that matches, with all":    {`from: "@a/con*/s*", to: "@artifact/out"`, below("out", "configs/sub/three.yaml configs/sub/deep/four.yaml configs/sub/testdata/x.yaml configs/sub/notes.md")},
 		"a pattern before **":                {`from: "@a/con*/sub/**", to: "@artifact/out"`, below("out", "configs/sub/three.yaml configs/sub/deep/four.yaml configs/sub/testdata/x.yaml configs/sub/notes.md")},
-		"a source":                           {`from: "@a/", to: "@artifact/"`, whole},
-		"a source below":                     {`from: "@a/", to: "@artifact/out"`, below("out", whole)},
-		"all of a source":                    {`from: "@a/**", to: "@artifact/out/"`, below("out", whole)},
-		"the top of a source":                {`from: "@a/*", to: "@artifact/"`, whole},
+		"a source":                           {`from: "@a/", to: "@artifact/"`, allFiles},
+		"a source below":                     {`from: "@a/", to: "@artifact/out"`, below("out", allFiles)},
+		"all of a source":                    {`from: "@a/**", to: "@artifact/out/"`, below("out", allFiles)},
+		"the top of a source":                {`from: "@a/*", to: "@artifact/"`, allFiles},
 		"braces":                             {`from: "@a/configs/{one,two}.y*", to: "@artifact/"`, "configs/one.yaml configs/two.yaml"},
 		"classes":                            {`from: "@a/configs/[!o]?o.yaml", to: "@artifact/"`, "configs/two.yaml"},
 		"dots and slashes":                   {`from: "@a/./configs//one.yaml", to: "@artifact/./x//one.yaml"`, "x/one.yaml"},
@@ -331,8 +331,8 @@ func TestCopyErrors(t *testing.T) {
 	} {
 		r := newFixture(t, archives, operations(copy))
 		_, _, err := r.build("out")
-		step, told := errors.AsType[*source.StepError](err)
-		if !told || step.Step != source.StepBuild || step.Reason != "BuildFailed" || !says(err, want) {
+		step, ok := errors.AsType[*source.StepError](err)
+		if !ok || step.Step != source.StepBuild || step.Reason != "BuildFailed" || !says(err, want) {
 			t.Errorf("%s: %v, want %s", copy, err, want)
 		}
 	}
@@ -537,9 +537,9 @@ func TestWaiting(t *testing.T) {
 		r.reconcile(r.object("ExternalArtifact", name), r.originOf(name), new(source.State))
 	}
 	condition(source.Unchanged, "True", "Succeeded", "generated 2 artifact(s)")
-	made := g.Status.Inventory
-	if len(made) != 2 || made[0] != (source.InventoryEntry{Name: "web", Namespace: "apps", Digest: web.Artifact().Digest, Filename: "web.tar.gz"}) {
-		t.Errorf("%+v", made)
+	inventory := g.Status.Inventory
+	if len(inventory) != 2 || inventory[0] != (source.InventoryEntry{Name: "web", Namespace: "apps", Digest: web.Artifact().Digest, Filename: "web.tar.gz"}) {
+		t.Errorf("%+v", inventory)
 	}
 	observed := g.Status.ObservedSourcesDigest
 	if !strings.HasPrefix(observed, "sha256:") {
@@ -617,7 +617,7 @@ func TestArchives(t *testing.T) {
 	r := newFixture(t, map[string]string{"repo": pack(t, tree("web/a", "1", "api/a", "2"))}, split)
 	archives, opened := new(source.Archives), new(atomic.Int32)
 	defer archives.Close()
-	whole := r.env
+	fullEnv := r.env
 	r.env.Archives, r.env.Sources = archives, countingSources{r.env.Sources, opened}
 	var all sync.WaitGroup
 	for _, name := range []string{"web", "api", "web"} {
@@ -637,7 +637,7 @@ func TestArchives(t *testing.T) {
 	if _, _, err := r.build("web"); err != nil || opened.Load() != 3 {
 		t.Errorf("%v, opened %d times", err, opened.Load())
 	}
-	tree, release, err := archives.Open(t.Context(), whole.Sources, *r.object("Bucket", "repo").Artifact(), artifact.Limits{})
+	tree, release, err := archives.Open(t.Context(), fullEnv.Sources, *r.object("Bucket", "repo").Artifact(), artifact.Limits{})
 	must(t, err)
 	archives.Close() // the archive still has a user
 	if _, err := fs.ReadFile(tree, "web/a"); err != nil {

@@ -25,7 +25,7 @@ func TestSpecDigest(t *testing.T) {
 		git   = "apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata: {name: app}\nspec: {url: https://example.org/app.git, interval: 5m"
 		chart = "kind: %s\nmetadata: {name: web}\nspec: {chart: web, interval: 5m, sourceRef: {kind: %s, name: charts}"
 	)
-	for name, same := range map[string][]string{
+	for name, documents := range map[string][]string{
 		"git": {
 			git + "}",
 			git + ", timeout: 20s, suspend: true, provider: generic, secretRef: {name: login}, proxySecretRef: {name: proxy}, ref: {}}",
@@ -44,10 +44,10 @@ func TestSpecDigest(t *testing.T) {
 			"apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: web}\nspec: {interval: 1m, chart: {spec: {chart: web, sourceRef: {kind: HelmRepository, name: charts}}}}",
 		},
 	} {
-		for i, document := range same {
-			testenv.Equal(t, digest(t, document), digest(t, same[0]), "%s %d", name, i)
+		for i, document := range documents {
+			testenv.Equal(t, digest(t, document), digest(t, documents[0]), "%s %d", name, i)
 		}
-		if first := digest(t, same[0]); name != "git" && first == digest(t, git+"}") {
+		if first := digest(t, documents[0]); name != "git" && first == digest(t, git+"}") {
 			t.Errorf("%s has the digest of git", name)
 		}
 	}

@@ -92,8 +92,8 @@ func New(by Builder, obj source.Object, entry lock.Entry, inputs []source.Object
 	s.Predicate.RunDetails.Builder = by
 	build := &s.Predicate.BuildDefinition
 	build.BuildType, build.ResolvedDependencies = buildType, dependencies(obj, entry, inputs)
-	asked := &build.ExternalParameters
-	asked.Object, asked.Spec, asked.SpecDigest = subject.Name, spec, entry.SpecDigest
+	params := &build.ExternalParameters
+	params.Object, params.Spec, params.SpecDigest = subject.Name, spec, entry.SpecDigest
 	return s, nil
 }
 
@@ -163,7 +163,7 @@ func Parse(text []byte) (*Statement, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	err := dec.Decode(s)
-	if _, more := dec.Token(); err == nil && more != io.EOF {
+	if _, tokenErr := dec.Token(); err == nil && tokenErr != io.EOF {
 		err = errors.New("more follows it")
 	}
 	if got := []string{s.Type, s.PredicateType, s.Predicate.BuildDefinition.BuildType}; err == nil && !slices.Equal(got, []string{statementType, PredicateType, buildType}) {
@@ -229,13 +229,13 @@ func (s *Statement) VerifyArchive(archive io.Reader) (digest string, err error) 
 // VerifySpec returns nil if the artifact was made for the spec of obj. Otherwise the error wraps
 // [source.ErrVerification].
 func (s *Statement) VerifySpec(obj source.Object) error {
-	asked := s.Predicate.BuildDefinition.ExternalParameters
+	params := s.Predicate.BuildDefinition.ExternalParameters
 	sum, err := lock.SpecDigest(obj)
 	if err != nil {
 		return err
 	}
-	told, err := jsoncanonicalizer.Transform(asked.Spec)
-	if is := fmt.Sprintf("sha256:%x", sha256.Sum256(told)); err != nil || is != sum || asked.SpecDigest != sum {
+	canonical, err := jsoncanonicalizer.Transform(params.Spec)
+	if is := fmt.Sprintf("sha256:%x", sha256.Sum256(canonical)); err != nil || is != sum || params.SpecDigest != sum {
 		return fmt.Errorf("%w: the spec of %s has the digest %s, and the statement is about %s", source.ErrVerification, obj.Head(), sum, is)
 	}
 	return nil

@@ -148,7 +148,7 @@ func TestVerify(t *testing.T) {
 	_, unreadable := s.VerifyArchive(iotest.ErrReader(broken))
 	edited := *s
 	edited.Predicate.BuildDefinition.ExternalParameters.Spec = []byte(`{"url": "https://git.example.org/other.git"}`)
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		err  error
 		is   error
 		says string
@@ -162,7 +162,7 @@ func TestVerify(t *testing.T) {
 		"a spec that is edited": {edited.VerifySpec(set.Objects[0]), source.ErrVerification, "the spec of GitRepository/default/app has the digest sha256:"},
 	} {
 		if !errors.Is(c.err, c.is) || !strings.Contains(fmt.Sprint(c.err), c.says) {
-			t.Errorf("%s: %v, want %s", what, c.err, c.says)
+			t.Errorf("%s: %v, want %s", name, c.err, c.says)
 		}
 	}
 	_, err = provenance.New(provenance.Builder{}, set.Objects[0], lock.Entry{}, nil, iotest.ErrReader(broken))

@@ -44,8 +44,8 @@ func JSON(kind, version string) ([]byte, error) {
 	if refs == nil {
 		return nil, fmt.Errorf("there is no kind %q in version %q", kind, version)
 	}
-	beside := object{"apiVersion": object{"enum": []string{"v1"}}, "kind": object{"enum": []string{"Secret", "ServiceAccount"}}} // may be in a file with sources
-	definitions["Secrets"] = object{"type": "object", "required": []string{"apiVersion", "kind"}, "properties": beside}
+	properties := object{"apiVersion": object{"enum": []string{"v1"}}, "kind": object{"enum": []string{"Secret", "ServiceAccount"}}} // may be in a file with sources
+	definitions["Secrets"] = object{"type": "object", "required": []string{"apiVersion", "kind"}, "properties": properties}
 	refs = append(refs, object{"$ref": "#/$defs/Secrets"})
 	out := object{"title": "Sources of headgate, " + version, "oneOf": refs, "$defs": definitions}
 	if kind != "" {
@@ -127,7 +127,7 @@ func (g *generator) valueSchema(t reflect.Type, path string) object {
 		t = t.Elem()
 	}
 	out := g.typeSchema(t, path)
-	said := object{}
+	keywords := object{}
 	for _, fact := range g.factsAt(path) {
 		if text, ok := fact.Default.(string); ok {
 			out["default"] = text
@@ -136,17 +136,17 @@ func (g *generator) valueSchema(t reflect.Type, path string) object {
 		}
 		for _, must := range fact.Must {
 			if must.When == nil {
-				combine(said, must.Schema)
+				combine(keywords, must.Schema)
 			}
 		}
 	}
-	maps.Copy(out, said)
+	maps.Copy(out, keywords)
 	return out
 }
 
 // combine adds keywords to a schema. Existing ones stay.
-func combine(out, more object) {
-	for key, value := range more {
+func combine(out, keywords object) {
+	for key, value := range keywords {
 		if old, found := out[key]; !found {
 			out[key] = value
 		} else if !reflect.DeepEqual(old, value) {

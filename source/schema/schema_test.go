@@ -40,12 +40,12 @@ func TestFiles(t *testing.T) {
 		if *update {
 			must(t, os.WriteFile(file, text, 0o644))
 		}
-		if there, err := os.ReadFile(file); err != nil || !bytes.Equal(there, text) {
+		if stored, err := os.ReadFile(file); err != nil || !bytes.Equal(stored, text) {
 			t.Errorf("%s is not what the package makes (%v): run this test with -update", file, err)
 		}
 	}
-	there, _ := filepath.Glob(dir + "/*")
-	for _, file := range there {
+	paths, _ := filepath.Glob(dir + "/*")
+	for _, file := range paths {
 		if !files[file] {
 			t.Errorf("%s is no schema of a kind", file)
 		}
@@ -133,12 +133,12 @@ func (j *judge) object(t *testing.T, text []byte, apiVersion, spelling string) {
 	}
 	refused := compiled.Validate(value)
 	var set source.Set
-	wrong := set.Decode("-", bytes.NewReader(text))
+	decodeErr := set.Decode("-", bytes.NewReader(text))
 	switch {
-	case refused != nil && wrong == nil:
+	case refused != nil && decodeErr == nil:
 		t.Errorf("valid, and refused by the schema: %v\n%s", refused, text)
 	case refused == nil:
-		for _, err := range schematest.ExpressibleErrors(kind, text, wrong) {
+		for _, err := range schematest.ExpressibleErrors(kind, text, decodeErr) {
 			t.Errorf("%v, and taken by the schema\n%s", err, text)
 		}
 		fallthrough
@@ -147,7 +147,7 @@ func (j *judge) object(t *testing.T, text []byte, apiVersion, spelling string) {
 			t.Errorf("the schema of all kinds says something else: %v\n%s", refused, text)
 		}
 	}
-	if wrong == nil {
+	if decodeErr == nil {
 		j.good++
 	} else {
 		j.wrong++

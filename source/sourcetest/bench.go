@@ -84,11 +84,11 @@ func (b *harness) requireNewOutcome(outcome source.Outcome) source.Object {
 func (b *harness) requireOutcome(obj source.Object, outcome source.Outcome) source.Result {
 	b.Helper()
 	result, err := b.run(obj)
-	good := outcome == source.Stored || outcome == source.Unchanged
-	if result.Outcome != outcome || good && err != nil {
+	success := outcome == source.Stored || outcome == source.Unchanged
+	if result.Outcome != outcome || success && err != nil {
 		b.Fatalf("outcome %q, error %v; want %q", result.Outcome, err, outcome)
 	}
-	if !good {
+	if !success {
 		return result
 	}
 	status := obj.Common()
@@ -170,12 +170,12 @@ func (b *harness) requireFiles(a *artifact.Artifact, want fstest.MapFS) {
 	if err != nil {
 		b.Fatalf("read artifact: %v", err)
 	}
-	under, err := fs.Sub(got, path.Join(".", b.kind.Dir))
+	subtree, err := fs.Sub(got, path.Join(".", b.kind.Dir))
 	if err != nil {
 		b.Fatalf("read artifact: %v", err)
 	}
 	seen := 0
-	err = fs.WalkDir(under, ".", func(name string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(subtree, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() == b.kind.IgnoreFile {
 			return err
 		}
@@ -185,7 +185,7 @@ func (b *harness) requireFiles(a *artifact.Artifact, want fstest.MapFS) {
 			return nil
 		}
 		seen++
-		b.requireSameFile(under, name, file)
+		b.requireSameFile(subtree, name, file)
 		return nil
 	})
 	if err != nil {

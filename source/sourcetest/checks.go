@@ -163,8 +163,8 @@ func failures(t TB, k Kind) {
 		if files := b.files(); len(files) != 0 {
 			t.Errorf("%s: the store holds %v", f.Defect, files)
 		}
-		good := b.repair(f)
-		content, files := b.served(good.Artifact()), b.files()
+		repaired := b.repair(f)
+		content, files := b.served(repaired.Artifact()), b.files()
 
 		newer := sample()
 		newer["README.md"].Data = []byte("# newer sample\n")
@@ -174,7 +174,7 @@ func failures(t TB, k Kind) {
 		b.request(obj, 0, string(f.Defect))
 		b.requireFailure(obj, f)
 		b.requireAcknowledged(obj, string(f.Defect))
-		b.requireKept(string(f.Defect), good, obj)
+		b.requireKept(string(f.Defect), repaired, obj)
 		if obj.Artifact() != nil && !bytes.Equal(content, b.served(obj.Artifact())) {
 			t.Errorf("%s: the artifact is served with other bytes", f.Defect)
 		}
@@ -203,16 +203,16 @@ func (b *harness) requireFailure(obj source.Object, f Failure) {
 // requireReported checks that status and events report the failure.
 func (b *harness) requireReported(status *source.Status, f Failure) {
 	b.Helper()
-	bad, going := "True", source.ReconcilingCondition
+	wantStatus, going := "True", source.ReconcilingCondition
 	if f.Condition == source.SourceVerifiedCondition {
-		bad = "False"
+		wantStatus = "False"
 	}
 	if f.Outcome == source.Stalled {
 		going = source.StalledCondition
 	}
 	c := status.Condition(f.Condition)
-	if c.Status != bad || c.Reason != f.Reason || !strings.Contains(c.Message, f.Message) {
-		b.Errorf("%s: condition %s is %+v; want status %s, reason %s and %q in the message", f.Defect, f.Condition, c, bad, f.Reason, f.Message)
+	if c.Status != wantStatus || c.Reason != f.Reason || !strings.Contains(c.Message, f.Message) {
+		b.Errorf("%s: condition %s is %+v; want status %s, reason %s and %q in the message", f.Defect, f.Condition, c, wantStatus, f.Reason, f.Message)
 	}
 	if ready := status.Condition(source.ReadyCondition); ready.Status != "False" || ready.Reason != f.Reason {
 		b.Errorf("%s: condition Ready is %+v; want False with reason %s", f.Defect, ready, f.Reason)
@@ -266,8 +266,8 @@ func forgedIsNotStored(t TB, k Kind) {
 	b := newHarness(t, k)
 	b.publish(tree("a", "one\n"))
 	b.up.Break(Signed)
-	good := b.requireNewOutcome(source.Stored)
-	if c := good.Common().Condition(source.SourceVerifiedCondition); c.Status != "True" || c.Reason != "Succeeded" || c.Message == "" {
+	stored := b.requireNewOutcome(source.Stored)
+	if c := stored.Common().Condition(source.SourceVerifiedCondition); c.Status != "True" || c.Reason != "Succeeded" || c.Message == "" {
 		t.Errorf("condition SourceVerified is %+v", c)
 	}
 	b.requireNewOutcome(source.Unchanged)
@@ -279,7 +279,7 @@ func forgedIsNotStored(t TB, k Kind) {
 	if c := obj.Common().Condition(source.SourceVerifiedCondition); result.Outcome != source.Failed || c.Status != "False" || err == nil {
 		t.Errorf("outcome %q, error %v, condition SourceVerified %+v", result.Outcome, err, c)
 	}
-	b.requireKept(string(Forged), good, obj)
+	b.requireKept(string(Forged), stored, obj)
 	if now := b.files(); !slices.Equal(files, now) {
 		t.Errorf("the store held %v, now %v", files, now)
 	}
@@ -461,7 +461,7 @@ func runsAtOnce(t TB, k Kind) {
 
 func stallObeysCancellation(t TB, k Kind) {
 	for _, defect := range k.Stalls {
-		b, good := newStall(t, k)
+		b, stored := newStall(t, k)
 		files := b.files()
 		met := b.up.Break(defect)
 		obj := b.up.Object()
@@ -480,7 +480,7 @@ func stallObeysCancellation(t TB, k Kind) {
 		if !reflect.ValueOf(run.result).IsZero() || !errors.Is(run.err, context.Canceled) {
 			t.Errorf("%s: cancelled run gave %+v, %v", defect, run.result, run.err)
 		}
-		if len(b.Events) != 0 || b.JSON(good) != b.JSON(obj) {
+		if len(b.Events) != 0 || b.JSON(stored) != b.JSON(obj) {
 			t.Errorf("%s: cancelled run recorded %s, events %+v", defect, b.JSON(obj), b.Events)
 		}
 		if now := b.files(); !slices.Equal(files, now) {
@@ -493,7 +493,7 @@ func stallObeysCancellation(t TB, k Kind) {
 
 func stallObeysTimeout(t TB, k Kind) {
 	for _, defect := range k.Stalls {
-		b, good := newStall(t, k)
+		b, stored := newStall(t, k)
 		b.up.Break(defect)
 		obj := b.up.Object()
 		if k.ShortenTimeout == nil {
@@ -505,7 +505,7 @@ func stallObeysTimeout(t TB, k Kind) {
 		if run.result.Outcome != source.Failed || !errors.Is(run.err, context.DeadlineExceeded) || !strings.Contains(run.err.Error(), "spec.timeout") {
 			t.Errorf("%s: outcome %q, error %v; want a failure that names spec.timeout", defect, run.result.Outcome, run.err)
 		}
-		b.requireKept(string(defect), good, obj)
+		b.requireKept(string(defect), stored, obj)
 		b.up.Break("")
 		b.requireNewOutcome(source.Stored)
 	}
@@ -516,9 +516,9 @@ func newStall(t TB, k Kind) (*harness, source.Object) {
 	t.Helper()
 	b := newHarness(t, k)
 	b.publish(tree("a", "one\n"))
-	good := b.requireNewOutcome(source.Stored)
+	stored := b.requireNewOutcome(source.Stored)
 	b.publish(sample())
-	return b, good
+	return b, stored
 }
 
 // A runResult is the result of a run in the background.

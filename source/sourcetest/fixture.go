@@ -32,7 +32,7 @@ type Fixture struct {
 
 	// Stalls, if set, returns how often the upstream has begun to stall, and whether it is expected
 	// to stall. A run then times out only at the stall, however slow the machine is.
-	Stalls func() (begun int, expected bool)
+	Stalls func() (count int, expected bool)
 
 	t       TB
 	secrets func() []string
@@ -114,8 +114,8 @@ func (r *Fixture) MustStore(obj source.Object, from source.Origin) {
 
 // MustRefuse reconciles obj, whose artifact is before, or nil for none. It requires that the artifact
 // and the content of the store do not change, and that the error has at most 4 KiB, the reason, and
-// all texts in says.
-func (r *Fixture) MustRefuse(obj source.Object, from source.Origin, before *artifact.Artifact, reason string, says ...string) source.Result {
+// all texts.
+func (r *Fixture) MustRefuse(obj source.Object, from source.Origin, before *artifact.Artifact, reason string, texts ...string) source.Result {
 	r.t.Helper()
 	files := r.files()
 	result, err := r.Reconcile(obj, from)
@@ -123,7 +123,7 @@ func (r *Fixture) MustRefuse(obj source.Object, from source.Origin, before *arti
 	if !ok || result.Outcome != source.Failed && result.Outcome != source.Stalled || step.Reason != reason {
 		r.t.Fatalf("outcome %q, error %v (%+v); want a failure with reason %s", result.Outcome, err, step, reason)
 	}
-	for _, part := range says {
+	for _, part := range texts {
 		if !strings.Contains(err.Error(), part) {
 			r.t.Errorf("error %q lacks %q", err, part)
 		}
@@ -221,7 +221,7 @@ func statusOf(obj source.Object) any {
 // stall, the machine is slow and the step is repeated.
 type stallingOrigin struct {
 	source.Origin
-	stalls func() (begun int, expected bool)
+	stalls func() (count int, expected bool)
 }
 
 // Resolve implements [source.Origin].
@@ -254,7 +254,7 @@ func (o stallingOrigin) Secrets() []string {
 func (o stallingOrigin) untilStalled(ctx context.Context, do func() error) {
 	before, _ := o.stalls()
 	for errors.Is(do(), context.DeadlineExceeded) && ctx.Err() == nil {
-		if begun, expected := o.stalls(); !expected || begun > before {
+		if count, expected := o.stalls(); !expected || count > before {
 			return
 		}
 	}

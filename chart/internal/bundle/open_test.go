@@ -61,7 +61,7 @@ func TestLinksInADirectoryAreRefused(t *testing.T) {
 }
 
 func TestIgnoreFilesThatAreRefused(t *testing.T) {
-	for text, says := range map[string]string{
+	for text, want := range map[string]string{
 		"Chart.yaml":                         ".helmignore excludes it",
 		"a/**":                               "double-star",
 		"a\n*a*[":                            "line 2",
@@ -70,7 +70,7 @@ func TestIgnoreFilesThatAreRefused(t *testing.T) {
 	} {
 		_, err := bundle.Open(plain.with(files{".helmignore": text}).tree(), ".", artifact.Limits{})
 		testenv.ErrorIs(t, err, bundle.ErrChart, text)
-		testenv.ErrorSays(t, err, says, text)
+		testenv.ErrorSays(t, err, want, text)
 	}
 }
 

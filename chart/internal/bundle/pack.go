@@ -87,7 +87,7 @@ func (c *Chart) With(e Edit) (fs.FS, error) {
 
 // withReplacedFiles returns the files of c with the Chart.yaml and the values of e.
 func (c *Chart) withReplacedFiles(e Edit) (fs.FS, error) {
-	over := fstest.MapFS{}
+	replacements := fstest.MapFS{}
 	values, err := c.Values()
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (c *Chart) withReplacedFiles(e Edit) (fs.FS, error) {
 		if values == nil {
 			return nil, fmt.Errorf("%w: it has no %s that other values could replace", ErrChart, valuesFile)
 		}
-		values, over[valuesFile] = e.Values, &fstest.MapFile{Data: e.Values, Mode: 0o644}
+		values, replacements[valuesFile] = e.Values, &fstest.MapFile{Data: e.Values, Mode: 0o644}
 	}
 	if len(values) <= textBytes { // larger values are left to the package manager
 		if _, err := parseValues(values); err != nil {
@@ -111,14 +111,14 @@ func (c *Chart) withReplacedFiles(e Edit) (fs.FS, error) {
 		if text, err = setVersion(text, e.Version); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrVersion, err)
 		}
-		over[chartFile] = &fstest.MapFile{Data: text, Mode: 0o644}
+		replacements[chartFile] = &fstest.MapFile{Data: text, Mode: 0o644}
 	}
-	return artifact.Mount(c.Files, ".", over), nil
+	return artifact.Mount(c.Files, ".", replacements), nil
 }
 
 // withCharts returns tree, the files of c, with the further charts of e.
 func (c *Chart) withCharts(tree fs.FS, e Edit) (fs.FS, error) {
-	there, err := c.Vendored(e.Limits)
+	vendored, err := c.Vendored(e.Limits)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (c *Chart) withCharts(tree fs.FS, e Edit) (fs.FS, error) {
 		}
 		return first
 	}
-	for _, m := range there {
+	for _, m := range vendored {
 		add(m)
 	}
 	charts := slices.SortedStableFunc(slices.Values(e.Charts), func(a, b *Chart) int {

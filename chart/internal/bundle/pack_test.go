@@ -168,18 +168,18 @@ func TestTheSameFilesMakeTheSameBytes(t *testing.T) {
 }
 
 func TestThePackageManagerSeesTheEdit(t *testing.T) {
-	whole := plain.with(files{
+	parent := plain.with(files{
 		"Chart.yaml":  "apiVersion: v2\nname: whole\nversion: v1.0.0+old\ndependencies:\n- {name: a, version: 1.x, repository: x}\n- {name: a, version: 2.x, repository: x, alias: b}\n- {name: c, version: 1.x, repository: x}\n",
 		".helmignore": "charts/\n*.md\n",
 	})
 	a1, a2 := smallChart("a", "1.0.0").with(files{"templates/x.yaml": "x"}), smallChart("a", "2.0.0")
 	c := read(t, smallChart("c", "1.0.0+x").inDir("any").tgz(t))
 	edit := bundle.Edit{Version: "1.0.0+new", Values: []byte("x: 1\n"), Charts: []*bundle.Chart{a1.open(t), a2.open(t), a1.open(t), c}}
-	out := pack(t, whole.open(t), edit)
+	out := pack(t, parent.open(t), edit)
 	got, err := loader.LoadArchive(bytes.NewReader(out))
 	must(t, err)
 
-	f := whole.with(a1.inDir("charts/a-1.0.0")).with(a2.inDir("charts/a-2.0.0")).with(smallChart("c", "1.0.0+x").inDir("charts/c"))
+	f := parent.with(a1.inDir("charts/a-1.0.0")).with(a2.inDir("charts/a-2.0.0")).with(smallChart("c", "1.0.0+x").inDir("charts/c"))
 	f["Chart.yaml"] = strings.Replace(f["Chart.yaml"], "v1.0.0+old", "1.0.0+new", 1)
 	f["values.yaml"] = "x: 1\n"
 	f[".helmignore"] = "*.md\n"
@@ -187,16 +187,16 @@ func TestThePackageManagerSeesTheEdit(t *testing.T) {
 	must(t, err)
 	for _, file := range want.Files {
 		if file.Name == ".helmignore" {
-			file.Data = []byte(whole[".helmignore"])
+			file.Data = []byte(parent[".helmignore"])
 		}
 	}
 	requireSame(t, got, want)
 }
 
 func TestPackKeepsPresentCharts(t *testing.T) {
-	there := plain.with(smallChart("a", "1.0.0").with(files{"there": ""}).inDir("charts/a")).with(files{"charts/b.tgz": string(smallChart("b", "1.0.0").inDir("b").tgz(t))})
-	out := read(t, pack(t, there.open(t), bundle.Edit{Charts: []*bundle.Chart{smallChart("a", "1.0.0").open(t), smallChart("b", "1.0.0").open(t)}}))
-	testenv.Equal(t, readFiles(t, out.Files), there)
+	withCharts := plain.with(smallChart("a", "1.0.0").with(files{"there": ""}).inDir("charts/a")).with(files{"charts/b.tgz": string(smallChart("b", "1.0.0").inDir("b").tgz(t))})
+	out := read(t, pack(t, withCharts.open(t), bundle.Edit{Charts: []*bundle.Chart{smallChart("a", "1.0.0").open(t), smallChart("b", "1.0.0").open(t)}}))
+	testenv.Equal(t, readFiles(t, out.Files), withCharts)
 }
 
 func TestPackRefuses(t *testing.T) {

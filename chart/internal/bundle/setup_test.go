@@ -31,10 +31,10 @@ func TestMain(m *testing.M) {
 // files are the files of a chart or of a source, by path.
 type files map[string]string
 
-// with returns f and the files of more.
-func (f files) with(more files) files {
+// with returns f and the files of other.
+func (f files) with(other files) files {
 	all := maps.Clone(f)
-	maps.Copy(all, more)
+	maps.Copy(all, other)
 	return all
 }
 

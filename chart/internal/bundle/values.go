@@ -69,9 +69,9 @@ func parseValues(text []byte) (map[string]any, error) {
 	return m, nil
 }
 
-// overlay merges over into m. The values of over win.
-func overlay(m, over map[string]any) {
-	for k, v := range over {
+// overlay merges overrides into m. The values of overrides win.
+func overlay(m, overrides map[string]any) {
+	for k, v := range overrides {
 		upper, isMap := v.(map[string]any)
 		if lower, both := m[k].(map[string]any); isMap && both {
 			overlay(lower, upper)
@@ -117,8 +117,8 @@ func decodeError(err error) error {
 			return errors.New(known.means)
 		}
 	}
-	if _, said, ok := strings.Cut(text, "yaml: "); ok {
-		text = said
+	if _, message, ok := strings.Cut(text, "yaml: "); ok {
+		text = message
 	}
 	return errors.New(plain(text))
 }

@@ -42,11 +42,11 @@ func TestCredentials(t *testing.T) {
 	const own = "Bearer " + canary
 	link := map[string]string{"Authorization": "RemoteAuth link", "X-Key": "k", "Cookie": "c", "Range": "bytes=1-", "Host": "evil.example"}
 	for name, row := range map[string]struct {
-		edit       func(a *testenv.LFSAction, here, there string)
+		edit       func(a *testenv.LFSAction, origin, other string)
 		trusted    bool // the links say that they need no credentials
-		here       func(there string) *testenv.Defect
-		there      func(here string) *testenv.Defect
-		seen, also []string // received here and there
+		here       func(other string) *testenv.Defect
+		there      func(origin string) *testenv.Defect
+		seen, also []string // received by origin and other
 	}{
 		"own link": {seen: []string{"lfs batch " + own, "lfs object " + own}},
 		"own link with a header": {
@@ -59,18 +59,18 @@ func TestCredentials(t *testing.T) {
 		},
 		"own link that needs none": {trusted: true, seen: []string{"lfs batch " + own, "lfs object"}},
 		"link elsewhere": {
-			edit: func(a *testenv.LFSAction, here, there string) { a.Href = strings.Replace(a.Href, here, there, 1) },
+			edit: func(a *testenv.LFSAction, origin, other string) { a.Href = strings.Replace(a.Href, origin, other, 1) },
 			seen: []string{"lfs batch " + own}, also: []string{"lfs object"},
 		},
 		"link elsewhere that brings credentials": {
-			edit: func(a *testenv.LFSAction, here, there string) {
-				a.Href, a.Header = strings.Replace(a.Href, here, there, 1), link
+			edit: func(a *testenv.LFSAction, origin, other string) {
+				a.Href, a.Header = strings.Replace(a.Href, origin, other, 1), link
 			},
 			seen: []string{"lfs batch " + own}, also: []string{"lfs object RemoteAuth link k"},
 		},
 		"link with user information": {
-			edit: func(a *testenv.LFSAction, here, there string) {
-				a.Href = strings.Replace(a.Href, here, strings.Replace(there, "://", "://u:p@", 1), 1)
+			edit: func(a *testenv.LFSAction, origin, other string) {
+				a.Href = strings.Replace(a.Href, origin, strings.Replace(other, "://", "://u:p@", 1), 1)
 			},
 			seen: []string{"lfs batch " + own}, also: []string{"lfs object"},
 		},
@@ -79,14 +79,14 @@ func TestCredentials(t *testing.T) {
 			seen: []string{"lfs batch " + own}, also: []string{"lfs batch", "lfs object"},
 		},
 		"batch redirected, links lead back": {
-			here: func(there string) *testenv.Defect { d := testenv.Redirect(there); d.Phase = testenv.LFSBatch; return d },
-			edit: func(a *testenv.LFSAction, here, there string) { a.Href = strings.Replace(a.Href, there, here, 1) },
+			here: func(other string) *testenv.Defect { d := testenv.Redirect(other); d.Phase = testenv.LFSBatch; return d },
+			edit: func(a *testenv.LFSAction, origin, other string) { a.Href = strings.Replace(a.Href, other, origin, 1) },
 			seen: []string{"lfs batch " + own, "lfs object"}, also: []string{"lfs batch"},
 		},
 		"download redirected": {
 			edit: func(a *testenv.LFSAction, _, _ string) { a.Header = map[string]string{"X-Key": "k"} },
-			here: func(there string) *testenv.Defect {
-				d := testenv.Redirect(there)
+			here: func(other string) *testenv.Defect {
+				d := testenv.Redirect(other)
 				d.Phase = testenv.LFSObject
 				return d
 			},
@@ -94,8 +94,8 @@ func TestCredentials(t *testing.T) {
 		},
 		"download with credentials redirected": {
 			edit: func(a *testenv.LFSAction, _, _ string) { a.Header = link },
-			here: func(there string) *testenv.Defect {
-				d := testenv.Redirect(there)
+			here: func(other string) *testenv.Defect {
+				d := testenv.Redirect(other)
 				d.Phase = testenv.LFSObject
 				return d
 			},
@@ -112,8 +112,8 @@ func TestCredentials(t *testing.T) {
 		},
 		"download redirected there and back": {
 			edit: func(a *testenv.LFSAction, _, _ string) { a.Header = map[string]string{"X-Key": "k"} },
-			here: func(there string) *testenv.Defect {
-				d := testenv.Redirect(there)
+			here: func(other string) *testenv.Defect {
+				d := testenv.Redirect(other)
 				d.Phase, d.Times = testenv.LFSObject, 2
 				return d
 			},
@@ -125,26 +125,26 @@ func TestCredentials(t *testing.T) {
 			t.Parallel()
 			objects := new(testenv.LFS)
 			all := func(*http.Request) bool { return true }
-			here := testenv.ServeRepos(t, testenv.GitConfig{LFS: objects, Allow: all}, nil)
-			there := testenv.ServeRepos(t, testenv.GitConfig{LFS: objects, Allow: all}, nil)
+			origin := testenv.ServeRepos(t, testenv.GitConfig{LFS: objects, Allow: all}, nil)
+			other := testenv.ServeRepos(t, testenv.GitConfig{LFS: objects, Allow: all}, nil)
 			objects.Edit = func(o *testenv.LFSAnswer) {
 				o.Authenticated = row.trusted
 				if row.edit != nil {
-					edit(func(a *testenv.LFSAction) { row.edit(a, here.URL, there.URL) })(o)
+					edit(func(a *testenv.LFSAction) { row.edit(a, origin.URL, other.URL) })(o)
 				}
 			}
 			s := newLFSServer(t, objects)
-			s.objects.Edit, s.server = objects.Edit, here
-			s.moveRepository(t, here.Repo())
+			s.objects.Edit, s.server = objects.Edit, origin
+			s.moveRepository(t, origin.Repo())
 			if row.here != nil {
-				here.Break(row.here(there.URL))
+				origin.Break(row.here(other.URL))
 			}
 			if row.there != nil {
-				there.Break(row.there(here.URL))
+				other.Break(row.there(origin.URL))
 			}
 			s.checkFilled(s.fill(t.Context()))
-			testenv.Equal(t, receivedCredentials(here), row.seen, "what the repository's origin saw")
-			testenv.Equal(t, receivedCredentials(there), row.also, "the other origin saw")
+			testenv.Equal(t, receivedCredentials(origin), row.seen, "what the repository's origin saw")
+			testenv.Equal(t, receivedCredentials(other), row.also, "the other origin saw")
 		})
 	}
 }
@@ -426,14 +426,14 @@ func TestNoTimeLeft(t *testing.T) {
 	}
 	// The end of the context ends a wait too.
 	s.client.Wait = nil
-	ctx, later := context.WithTimeout(t.Context(), time.Hour)
-	defer later()
+	ctx, cancelLong := context.WithTimeout(t.Context(), time.Hour)
+	defer cancelLong()
 	ctx, stop := context.WithCancelCause(ctx)
 	enough := errors.New("enough")
 	s.server.Break(answer(testenv.LFSBatch, 429, ``, "Retry-After", "10"))
-	asked := 0
+	calls := 0
 	s.client.Now = func() time.Time {
-		if asked++; asked == 3 { // for the endpoint, for the answer, and before the wait
+		if calls++; calls == 3 { // for the endpoint, for the answer, and before the wait
 			stop(enough)
 		}
 		return time.Now()

@@ -299,15 +299,15 @@ var errNothing = errors.New("the pattern matches nothing")
 // translate returns a regular expression for a pattern.
 func translate(glob string, byName bool) (string, error) {
 	var b strings.Builder
-	plain := true // so far
+	literal := true // so far
 	for rest := glob; rest != ""; {
 		c := rest[0]
 		switch c {
 		case '*':
 			after := strings.TrimLeft(rest, "*")
-			done := glob[:len(glob)-len(rest)]
+			prefix := glob[:len(glob)-len(rest)]
 			// Git cuts off the literal beginning of a pattern before it looks for **.
-			deep := !byName && len(rest)-len(after) > 1 && (plain || strings.HasSuffix(done, "/"))
+			deep := !byName && len(rest)-len(after) > 1 && (literal || strings.HasSuffix(prefix, "/"))
 			switch below, dirs := strings.CutPrefix(after, "/"); {
 			case deep && dirs:
 				b.WriteString("(?:.*/)?")
@@ -317,7 +317,7 @@ func translate(glob string, byName bool) (string, error) {
 			default:
 				b.WriteString("[^/]*")
 			}
-			plain, rest = false, after
+			literal, rest = false, after
 			continue
 		case '?':
 			b.WriteString("[^/]")
@@ -336,7 +336,7 @@ func translate(glob string, byName bool) (string, error) {
 		default:
 			b.WriteString(regexp.QuoteMeta(latin1(rest[:1])))
 		}
-		plain = plain && c != '?' && c != '[' && c != '\\'
+		literal = literal && c != '?' && c != '[' && c != '\\'
 		rest = rest[1:]
 	}
 	return b.String(), nil

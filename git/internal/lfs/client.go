@@ -159,9 +159,9 @@ func (c *Client) requestBatch(ctx context.Context, objects []Object) (found map[
 		return nil, err
 	}
 	err = c.retry(ctx, func() error {
-		answer, asked, err := c.post(ctx, to, body)
+		answer, req, err := c.post(ctx, to, body)
 		if err == nil {
-			found, err = readBatch(answer, asked, objects, c.current.Auth && transport.SameOrigin(asked.URL, c.current.URL), c.now())
+			found, err = readBatch(answer, req, objects, c.current.Auth && transport.SameOrigin(req.URL, c.current.URL), c.now())
 		}
 		return err
 	})
@@ -410,16 +410,16 @@ func newEndpoint(from *url.URL, href string, header map[string]string, auth bool
 // checkAddress returns an error if the server at from must not send its client to the
 // address to.
 func checkAddress(from, to *url.URL) error {
-	why := ""
+	reason := ""
 	switch {
 	case to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "":
-		why = "it is no HTTP address"
+		reason = "it is no HTTP address"
 	case from.Scheme == "https" && to.Scheme == "http":
-		why = "it leads from https to http"
+		reason = "it leads from https to http"
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: %s: %s", ErrRefused, redact.URL(to), why)
+	return fmt.Errorf("%w: %s: %s", ErrRefused, redact.URL(to), reason)
 }
 
 // ConfiguredURL returns lfs.url of the file .lfsconfig at the top of tree, ""
@@ -469,14 +469,14 @@ func Discover(u *url.URL, configured string) (Endpoint, error) {
 		return Endpoint{}, fmt.Errorf("%w: lfs.url in .lfsconfig is no URL", ErrRefused)
 	}
 	at = &url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path, RawPath: at.RawPath}
-	own := transport.SameOrigin(u, at)
-	if !own && at.Scheme != "https" {
+	sameOrigin := transport.SameOrigin(u, at)
+	if !sameOrigin && at.Scheme != "https" {
 		return Endpoint{}, fmt.Errorf("%w: lfs.url in .lfsconfig is %s://%s: it must be https, or have the scheme, host and port of the repository", ErrRefused, at.Scheme, at.Host)
 	}
 	if err := checkAddress(u, at); err != nil {
 		return Endpoint{}, fmt.Errorf("lfs.url in .lfsconfig: %w", err)
 	}
-	return Endpoint{URL: at, Auth: own}, nil
+	return Endpoint{URL: at, Auth: sameOrigin}, nil
 }
 
 // Granted returns the endpoint that an answer of git-lfs-authenticate names for the
@@ -538,9 +538,9 @@ func (a *action) expires(now time.Time) time.Time {
 	return at
 }
 
-// readBatch reads the answer to the request asked. It ignores objects that were not
+// readBatch reads the answer to req. It ignores objects that were not
 // asked for; a missing object is an error.
-func readBatch(text []byte, asked *http.Request, objects []Object, auth bool, now time.Time) (map[string]Endpoint, error) {
+func readBatch(text []byte, req *http.Request, objects []Object, auth bool, now time.Time) (map[string]Endpoint, error) {
 	var answer batchAnswer
 	err := json.Unmarshal(text, &answer)
 	switch {
@@ -562,7 +562,7 @@ func readBatch(text []byte, asked *http.Request, objects []Object, auth bool, no
 	for _, o := range objects {
 		err := fmt.Errorf("%w: the answer does not mention it", ErrProtocol)
 		if a := answers[o.OID]; a != nil {
-			found[o.OID], err = a.endpoint(asked, auth, now)
+			found[o.OID], err = a.endpoint(req, auth, now)
 		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", o, err))
@@ -574,17 +574,17 @@ func readBatch(text []byte, asked *http.Request, objects []Object, auth bool, no
 	return found, errors.Join(faults...)
 }
 
-// endpoint returns the address that the answer to asked gives for an object.
-func (a *objectAnswer) endpoint(asked *http.Request, auth bool, now time.Time) (Endpoint, error) {
+// endpoint returns the address that the answer to req gives for an object.
+func (a *objectAnswer) endpoint(req *http.Request, auth bool, now time.Time) (Endpoint, error) {
 	download := a.Actions.Download
 	switch {
 	case a.Error != nil:
-		return Endpoint{}, statusError(a.Error.Code, a.Error.Message, secrets(asked)...)
+		return Endpoint{}, statusError(a.Error.Code, a.Error.Message, secrets(req)...)
 	case download == nil:
 		return Endpoint{}, fmt.Errorf("%w: the server tells no way to download it", ErrProtocol)
 	}
-	to, err := newEndpoint(asked.URL, download.Href, download.Header, auth && !a.Authenticated)
-	to.referrer, to.Expires = asked, download.expires(now)
+	to, err := newEndpoint(req.URL, download.Href, download.Header, auth && !a.Authenticated)
+	to.referrer, to.Expires = req, download.expires(now)
 	return to, err
 }
 
@@ -606,10 +606,10 @@ var statuses = map[int]struct {
 
 // statusError returns the error for a status and the message of the server. shown are
 // secrets of the request, which the message may repeat.
-func statusError(status int, said string, shown ...string) error {
+func statusError(status int, message string, shown ...string) error {
 	text := fmt.Sprintf("status %d", status)
-	if said = clean(said, shown...); said != "" {
-		text += " (" + said + ")"
+	if message = clean(message, shown...); message != "" {
+		text += " (" + message + ")"
 	}
 	if s, ok := statuses[status]; ok {
 		return fmt.Errorf("%w: %s: %s", s.kind, text, s.hint)

@@ -38,14 +38,14 @@ type pointerFile struct {
 }
 
 // Fill fetches the objects of all pointers in view and replaces the pointers in the
-// trees that view shows. plain names the files that have the attribute and are no
+// trees that view shows. nonPointers names the files that have the attribute and are no
 // pointers: they stay unchanged. The caller closes held, which keeps the content,
 // when the trees are no longer used; it is nil if there are no objects. view must not
 // be read during the call.
-func Fill(ctx context.Context, view fs.FS, o Options) (held io.Closer, plain []string, err error) {
-	finds, plain, err := o.findPointers(ctx, view)
+func Fill(ctx context.Context, view fs.FS, o Options) (held io.Closer, nonPointers []string, err error) {
+	finds, nonPointers, err := o.findPointers(ctx, view)
 	if err != nil || len(finds) == 0 {
-		return nil, plain, err
+		return nil, nonPointers, err
 	}
 	type key struct {
 		tree *object.FS
@@ -85,12 +85,12 @@ func Fill(ctx context.Context, view fs.FS, o Options) (held io.Closer, plain []s
 	for _, f := range finds {
 		f.tree.Replace(f.name, spool.open(f.Object))
 	}
-	return spool, plain, nil
+	return spool, nonPointers, nil
 }
 
 // findPointers finds the pointers in view. It reads the attributes of a tree when it meets
 // the first file of that tree.
-func (o Options) findPointers(ctx context.Context, view fs.FS) (finds []pointerFile, plain []string, err error) {
+func (o Options) findPointers(ctx context.Context, view fs.FS) (finds []pointerFile, nonPointers []string, err error) {
 	total := o.Used
 	attributes := map[*object.FS]*Attributes{}
 	err = walkFiles(ctx, view, func(shown string, info fs.FileInfo) (err error) {
@@ -114,7 +114,7 @@ func (o Options) findPointers(ctx context.Context, view fs.FS) (finds []pointerF
 			}
 		}
 		if errors.Is(err, ErrNotPointer) {
-			plain = append(plain, shown)
+			nonPointers = append(nonPointers, shown)
 			return nil
 		}
 		if err == nil {
@@ -126,7 +126,7 @@ func (o Options) findPointers(ctx context.Context, view fs.FS) (finds []pointerF
 		finds = append(finds, pointerFile{Object{Pointer: p, Path: shown}, tree, name})
 		return nil
 	})
-	return finds, plain, err
+	return finds, nonPointers, err
 }
 
 // walkFiles calls f for each regular file of view.

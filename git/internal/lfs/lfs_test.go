@@ -257,17 +257,17 @@ func (s *completeSource) add(content string) string {
 // view shows are fetched.
 func TestViews(t *testing.T) {
 	s := &completeSource{content: map[string]string{}}
-	own := objects(t, tree(".gitattributes", "*.bin filter=lfs\n", "a.bin", s.add("a"), "shadowed.bin", s.add("shadowed"), "ignored.bin", s.add("ignored"),
+	rootTree := objects(t, tree(".gitattributes", "*.bin filter=lfs\n", "a.bin", s.add("a"), "shadowed.bin", s.add("shadowed"), "ignored.bin", s.add("ignored"),
 		"deep/b.bin", s.add(strings.Repeat("b", 300<<10)), "deep/copy.bin", s.add("a"), "empty.bin", s.add(""), "text", "text"))
 	module := objects(t, tree(".gitattributes", "*.dat filter=lfs\n", "m.dat", s.add("m"), "m.bin", s.add("not tracked")))
 	included := tree("shadowed.bin", s.add("the include's"), "i.bin", s.add("i"))
-	whole := artifact.Mount(artifact.Mount(own, "module", module), ".", included)
+	mounted := artifact.Mount(artifact.Mount(rootTree, "module", module), ".", included)
 	rules, err := artifact.Ignore{Extra: "ignored.*\n"}.Compile(t.Context(), nil)
 	must(t, err)
-	view := rules.View(t.Context(), whole)
-	held, plain, err := lfs.Fill(t.Context(), view, lfs.Options{Fetch: s.fetch})
-	if err != nil || len(plain) != 0 {
-		t.Fatal(err, plain)
+	view := rules.View(t.Context(), mounted)
+	held, nonPointers, err := lfs.Fill(t.Context(), view, lfs.Options{Fetch: s.fetch})
+	if err != nil || len(nonPointers) != 0 {
+		t.Fatal(err, nonPointers)
 	}
 	want := map[string]string{
 		".gitattributes": "*.bin filter=lfs\n", "a.bin": "a", "shadowed.bin": s.add("the include's"), "i.bin": s.add("i"),
@@ -276,7 +276,7 @@ func TestViews(t *testing.T) {
 	}
 	testenv.Equal(t, testenv.Contents(t, view), want, "view")
 	testenv.Equal(t, len(s.asked), 3, "asked for %q", s.asked)
-	if err := fstest.TestFS(own, "a.bin", "deep/b.bin", "text", "ignored.bin"); err != nil {
+	if err := fstest.TestFS(rootTree, "a.bin", "deep/b.bin", "text", "ignored.bin"); err != nil {
 		t.Error(err)
 	}
 	var archive bytes.Buffer
@@ -290,7 +290,7 @@ func TestViews(t *testing.T) {
 	if err := held.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := fs.ReadFile(own, "a.bin"); !errors.Is(err, os.ErrClosed) {
+	if _, err := fs.ReadFile(rootTree, "a.bin"); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }

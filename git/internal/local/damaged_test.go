@@ -102,16 +102,16 @@ func TestDamaged(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		for range 80 {
 			file := files[random.IntN(len(files))]
-			whole, err := os.ReadFile(file)
+			original, err := os.ReadFile(file)
 			must(t, err)
-			damaged := bytes.Clone(whole)
+			damaged := bytes.Clone(original)
 			damaged[random.IntN(min(len(damaged), 5000))] ^= 1 << random.IntN(8)
 			if random.IntN(4) == 0 {
 				damaged = damaged[:random.IntN(len(damaged))]
 			}
 			must(t, errors.Join(os.Remove(file), os.WriteFile(file, damaged, 0o666)))
 			readAll(t, dir, names)
-			must(t, os.WriteFile(file, whole, 0o666))
+			must(t, os.WriteFile(file, original, 0o666))
 		}
 	}
 }

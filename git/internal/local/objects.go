@@ -136,11 +136,11 @@ func openLoose(f *os.File) (t object.Type, size int64, content io.ReadCloser, er
 		}
 		head = append(head, b[0])
 	}
-	word, digits, _ := strings.Cut(string(head), " ")
+	typeName, digits, _ := strings.Cut(string(head), " ")
 	if err == nil {
 		size, err = strconv.ParseInt(digits, 10, 64)
 	}
-	if t = object.TypeNamed(word); err != nil || t == 0 || size < 0 {
+	if t = object.TypeNamed(typeName); err != nil || t == 0 || size < 0 {
 		f.Close()
 		return 0, 0, nil, fmt.Errorf("%w: it begins with %q", object.ErrCorrupt, head)
 	}

@@ -106,12 +106,12 @@ func TestTreeFSModes(t *testing.T) {
 
 func TestTreeFSErrors(t *testing.T) {
 	d, root := sample()
-	gone := d.add(object.Blob, "gone")
-	delete(d.Database, gone)
+	missing := d.add(object.Blob, "gone")
+	delete(d.Database, missing)
 	commit := d.add(object.Commit, "")
 	twice := d.add(object.Tree, entry("100644", "x", commit)+entry("100644", "x.y", commit)+entry("40000", "x", root))
 	bad := d.add(object.Tree, entry("40000", "blob", d.add(object.Blob, "?"))+entry("100644", "commit", commit)+entry("40000", "dup", twice)+
-		entry("100644", "gone", gone)+entry("40000", "gonedir", gone)+entry("40000", "root", root))
+		entry("100644", "gone", missing)+entry("40000", "gonedir", missing)+entry("40000", "root", root))
 	fsys := object.TreeFS(d, bad)
 	for name, want := range map[string]error{
 		"absent": fs.ErrNotExist, "root/a.txt/b": fs.ErrNotExist, "gone": fs.ErrNotExist, "gonedir": fs.ErrNotExist,
@@ -125,8 +125,8 @@ func TestTreeFSErrors(t *testing.T) {
 			t.Errorf("Open %.80q: %v, want %v", name, err, want)
 		}
 	}
-	if _, err := fsys.Open("gone"); !strings.Contains(err.Error(), gone.String()) {
-		t.Errorf("%v does not name the object %v", err, gone)
+	if _, err := fsys.Open("gone"); !strings.Contains(err.Error(), missing.String()) {
+		t.Errorf("%v does not name the object %v", err, missing)
 	}
 	if _, err := fs.ReadDir(fsys, "root/a.txt"); err == nil {
 		t.Error("a file could be listed")
@@ -192,13 +192,13 @@ func TestMeasure(t *testing.T) {
 	if _, err = object.Measure(t.Context(), d, deep, false); !errors.Is(err, object.ErrCorrupt) || len(err.Error()) > 300 {
 		t.Errorf("deep: %v", err)
 	}
-	gone := d.add(object.Blob, "gone")
-	delete(d.Database, gone)
-	holder := d.add(object.Tree, entry("40000", "dir", d.add(object.Tree, entry("100644", "file", gone))))
-	if _, err = object.Measure(t.Context(), d, holder, false); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "dir/file: object "+gone.String()) {
+	missing := d.add(object.Blob, "gone")
+	delete(d.Database, missing)
+	holder := d.add(object.Tree, entry("40000", "dir", d.add(object.Tree, entry("100644", "file", missing))))
+	if _, err = object.Measure(t.Context(), d, holder, false); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "dir/file: object "+missing.String()) {
 		t.Errorf("missing blob: %v", err)
 	}
-	if _, err = object.Measure(t.Context(), d, gone, false); !errors.Is(err, fs.ErrNotExist) {
+	if _, err = object.Measure(t.Context(), d, missing, false); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing root: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

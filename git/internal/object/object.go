@@ -102,9 +102,9 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint8(t))
 }
 
-// TypeNamed returns the type that a word names, 0 for none.
-func TypeNamed(word string) Type {
-	return Type(max(0, slices.Index(typeNames[:], word)))
+// TypeNamed returns the type with the name, 0 for none.
+func TypeNamed(name string) Type {
+	return Type(max(0, slices.Index(typeNames[:], name)))
 }
 
 // A Format is the hash function that a repository names its objects with.

@@ -216,9 +216,9 @@ func FuzzObjects(f *testing.F) {
 		if strings.ContainsAny(name, "\n<>\x00") || strings.TrimSpace(name) != name || name == "" || when < 0 || when > 1<<37 || strings.Contains(message, "-----BEGIN") {
 			return
 		}
-		who := gogit.Signature{Name: name, Email: "e", When: time.Unix(when, 0).UTC()}
+		signature := gogit.Signature{Name: name, Email: "e", When: time.Unix(when, 0).UTC()}
 		hash := plumbing.ComputeHash(plumbing.BlobObject, data)
-		commit := gogit.Commit{Author: who, Committer: who, Message: message, TreeHash: hash, ParentHashes: []plumbing.Hash{hash, hash}, PGPSignature: "sig\n"}
+		commit := gogit.Commit{Author: signature, Committer: signature, Message: message, TreeHash: hash, ParentHashes: []plumbing.Hash{hash, hash}, PGPSignature: "sig\n"}
 		c, err := object.ParseCommit(encoded(t, &commit))
 		if err != nil || c.Tree.String() != hash.String() || len(c.Parents) != 2 || c.Parents[1] != c.Tree || c.Time().Unix() != when || c.Message != message || string(c.PGPSignature) != "sig" {
 			t.Errorf("commit %+v, %v", c, err)
@@ -227,7 +227,7 @@ func FuzzObjects(f *testing.F) {
 		if err == nil && string(c.Payload) != string(encoded(t, &commit)) {
 			t.Errorf("payload %q", c.Payload)
 		}
-		tag := gogit.Tag{Name: name, Tagger: who, Message: message, TargetType: plumbing.TagObject, Target: hash}
+		tag := gogit.Tag{Name: name, Tagger: signature, Message: message, TargetType: plumbing.TagObject, Target: hash}
 		g, err := object.ParseTag(encoded(t, &tag))
 		if err != nil || g.Name != name || g.Object.String() != hash.String() || g.Type != object.Tag || g.PGPSignature != nil {
 			t.Errorf("tag %+v, %v", g, err)

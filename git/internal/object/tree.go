@@ -155,17 +155,17 @@ func isDotGit(name string) bool {
 	if c := name[0]; c != '.' && c != 'g' && c != 'G' && c < 0x80 {
 		return false
 	}
-	plain := strings.Map(func(r rune) rune {
+	normalized := strings.Map(func(r rune) rune {
 		if ignorable(r) {
 			return -1
 		}
 		return r
 	}, name)
-	if stream := strings.IndexAny(plain, `:\`); stream >= 0 {
-		plain = plain[:stream]
+	if stream := strings.IndexAny(normalized, `:\`); stream >= 0 {
+		normalized = normalized[:stream]
 	}
-	plain = strings.TrimRight(plain, ". ")
-	return strings.EqualFold(plain, ".git") || strings.EqualFold(plain, "git~1")
+	normalized = strings.TrimRight(normalized, ". ")
+	return strings.EqualFold(normalized, ".git") || strings.EqualFold(normalized, "git~1")
 }
 
 // ignorable reports whether HFS+ ignores r when it compares names.

@@ -130,11 +130,11 @@ func (p *Pack) thawIndex(r io.Reader, n int, end int64) error {
 		if _, err := io.ReadFull(r, row); err != nil {
 			return err
 		}
-		place := row[width:]
+		fields := row[width:]
 		e := entry{
-			offset: int64(binary.BigEndian.Uint64(place)),
-			size:   int64(binary.BigEndian.Uint64(place[8:])),
-			typ:    object.Type(place[16]),
+			offset: int64(binary.BigEndian.Uint64(fields)),
+			size:   int64(binary.BigEndian.Uint64(fields[8:])),
+			typ:    object.Type(fields[16]),
 		}
 		if e.offset < 0 || e.size < 0 || e.offset > end || e.size > end-e.offset || e.typ < object.Commit || e.typ > object.Tag {
 			return frozenError("object %d is nowhere", i)

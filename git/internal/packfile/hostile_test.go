@@ -135,21 +135,21 @@ func sample() []byte {
 }
 
 func TestReadTruncated(t *testing.T) {
-	whole := sample()
-	must(t, readAndClose(t, bytes.NewReader(whole), packfile.Options{}))
-	for n := range whole {
-		err := readAndClose(t, bytes.NewReader(whole[:n]), packfile.Options{})
+	packData := sample()
+	must(t, readAndClose(t, bytes.NewReader(packData), packfile.Options{}))
+	for n := range packData {
+		err := readAndClose(t, bytes.NewReader(packData[:n]), packfile.Options{})
 		if !errors.Is(err, object.ErrCorrupt) || !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Fatalf("%d of %d bytes: %v", n, len(whole), err)
+			t.Fatalf("%d of %d bytes: %v", n, len(packData), err)
 		}
 	}
 }
 
 func TestReadDamaged(t *testing.T) {
-	whole := sample()
-	for i := range whole {
+	packData := sample()
+	for i := range packData {
 		for _, bit := range []int{i % 8, 7} {
-			damaged := bytes.Clone(whole)
+			damaged := bytes.Clone(packData)
 			damaged[i] ^= 1 << bit
 			err := readAndClose(t, bytes.NewReader(damaged), packfile.Options{})
 			var limit *packfile.LimitError
@@ -201,12 +201,12 @@ func TestReadLimits(t *testing.T) {
 	at, size := doubling.Add(3, strings.Repeat("x", 64<<10)), int64(64<<10)
 	for range 60 {
 		next := doubling.Len()
-		whole := fmt.Sprintf("\xff%s%s", le(0, 4), le(size/2, 3))
+		copyBase := fmt.Sprintf("\xff%s%s", le(0, 4), le(size/2, 3))
 		if size >= 1<<24 {
-			whole = fmt.Sprintf("\xff%s%s", le(0, 4), le(1<<23, 3))
+			copyBase = fmt.Sprintf("\xff%s%s", le(0, 4), le(1<<23, 3))
 		}
 		n := min(size, 1<<24)
-		doubling.Add(6, delta(size, 2*n, strings.Repeat(whole, 4)), distance(next-at)...)
+		doubling.Add(6, delta(size, 2*n, strings.Repeat(copyBase, 4)), distance(next-at)...)
 		at, size = next, 2*n
 	}
 	for name, test := range map[string]struct {
@@ -274,9 +274,9 @@ func TestReadMemory(t *testing.T) {
 
 func TestReadPassesErrorsOn(t *testing.T) {
 	boom := errors.New("connection reset")
-	whole := sample()
-	for _, n := range []int{0, 5, 20, 40, len(whole) - 3, len(whole)} {
-		r := io.MultiReader(bytes.NewReader(whole[:n]), errorReader{boom})
+	packData := sample()
+	for _, n := range []int{0, 5, 20, 40, len(packData) - 3, len(packData)} {
+		r := io.MultiReader(bytes.NewReader(packData[:n]), errorReader{boom})
 		if err := readAndClose(t, r, packfile.Options{}); !errors.Is(err, boom) || errors.Is(err, object.ErrCorrupt) {
 			t.Errorf("after %d bytes: %v", n, err)
 		}
@@ -289,11 +289,11 @@ func (r errorReader) Read([]byte) (int, error) { return 0, r.err }
 
 func TestReadCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	why := errors.New("enough")
+	cause := errors.New("enough")
 	_, err := packfile.Read(ctx, bytes.NewReader(bomb(32*mega, 32*mega)), packfile.Options{
-		Progress: func(int, int) { cancel(why) },
+		Progress: func(int, int) { cancel(cause) },
 	})
-	if !errors.Is(err, context.Canceled) && !errors.Is(err, why) {
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -81,9 +81,9 @@ func (s *checksumReader) Read(p []byte) (int, error) {
 	}
 	if n < s.size {
 		s.tail = append(s.tail, p[:n]...)
-		over := max(0, len(s.tail)-s.size)
-		s.sum.Write(s.tail[:over])
-		s.tail = append(s.tail[:0], s.tail[over:]...)
+		excess := max(0, len(s.tail)-s.size)
+		s.sum.Write(s.tail[:excess])
+		s.tail = append(s.tail[:0], s.tail[excess:]...)
 		return n, err
 	}
 	s.sum.Write(s.tail)

@@ -37,7 +37,7 @@ type span struct {
 func receive(ctx context.Context, p *Pack, r io.Reader, o Options, limits Limits) (*deltas, error) {
 	free := make(chan *chunk, chunkCount)
 	full := make(chan *chunk, chunkCount)
-	done := make(chan *chunk, chunkCount)
+	hashed := make(chan *chunk, chunkCount)
 	for range chunkCount {
 		free <- new(chunk)
 	}
@@ -52,11 +52,11 @@ func receive(ctx context.Context, p *Pack, r io.Reader, o Options, limits Limits
 		return s.scan()
 	})
 	g.Go(func() error {
-		defer close(done)
-		return hashChunks(p, full, done)
+		defer close(hashed)
+		return hashChunks(p, full, hashed)
 	})
 	g.Go(func() error {
-		for c := range done {
+		for c := range hashed {
 			if _, err := p.spool.Write(c.buf[:c.end]); err != nil {
 				return err
 			}
@@ -70,8 +70,8 @@ func receive(ctx context.Context, p *Pack, r io.Reader, o Options, limits Limits
 	return &s.deltas, nil
 }
 
-// hashChunks computes the IDs of the objects in full and passes the chunks on to done.
-func hashChunks(p *Pack, full <-chan *chunk, done chan<- *chunk) error {
+// hashChunks computes the IDs of the objects in full and passes the chunks on to hashed.
+func hashChunks(p *Pack, full <-chan *chunk, hashed chan<- *chunk) error {
 	h := object.NewHasher(p.format)
 	none := make([]byte, p.format.Size())
 	for c := range full {
@@ -97,7 +97,7 @@ func hashChunks(p *Pack, full <-chan *chunk, done chan<- *chunk) error {
 				p.ids = id.AppendTo(p.ids)
 			}
 		}
-		done <- c
+		hashed <- c
 	}
 	return nil
 }

@@ -196,7 +196,7 @@ func (m *deltaApplier) resolveJob(jobs []job, j job) ([]job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("base of a delta: %w", err)
 	}
-	made := func(entry uint32) error {
+	resolveEntry := func(entry uint32) error {
 		if err := m.resolveDelta(entry, typ, size, from); err != nil {
 			return fmt.Errorf("object %d: %w", entry+1, err)
 		}
@@ -207,12 +207,12 @@ func (m *deltaApplier) resolveJob(jobs []job, j job) ([]job, error) {
 		return nil
 	}
 	for _, l := range j.byOffset {
-		if err := made(l.delta); err != nil {
+		if err := resolveEntry(l.delta); err != nil {
 			return nil, err
 		}
 	}
 	for _, l := range j.byID {
-		if err := made(l.delta); err != nil {
+		if err := resolveEntry(l.delta); err != nil {
 			return nil, err
 		}
 	}

@@ -112,8 +112,8 @@ func clean(text string) string {
 	space := false
 	for _, r := range text {
 		if b.Len() >= maxMessage {
-			whole := b.String() // cut between words: a part of a secret would not be recognized and masked
-			return whole[:max(strings.LastIndexByte(whole, ' '), 0)] + "…"
+			line := b.String() // cut between words: a part of a secret would not be recognized and masked
+			return line[:max(strings.LastIndexByte(line, ' '), 0)] + "…"
 		}
 		if unicode.IsSpace(r) || unicode.IsControl(r) || r == unicode.ReplacementChar {
 			space = b.Len() > 0

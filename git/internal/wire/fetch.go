@@ -286,14 +286,14 @@ func (p *FetchResponse) nextBand() error {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
-	said, isError := strings.CutPrefix(string(text), "RR ") // of an error line outside of any band
+	message, isError := strings.CutPrefix(string(text), "RR ") // of an error line outside of any band
 	switch {
 	case err != nil || band == bandProgress:
 		return err
 	case band == bandError:
 		return remoteError(string(text))
 	case band == 'E' && isError:
-		return remoteError(said)
+		return remoteError(message)
 	}
 	return protocolf("band %d", band)
 }

@@ -248,10 +248,10 @@ func TestManyRefs(t *testing.T) {
 	for version, greeting := range map[int]string{0: pkt(ones + " HEAD\x00x\n"), 2: greeting2} {
 		var read []int64 // live bytes after nine tenths of the list
 		give := func(w http.ResponseWriter) {
-			most := len(list) / 10 * 9
-			w.Write(list[:most])
+			split := len(list) / 10 * 9
+			w.Write(list[:split])
 			read = append(read, measure.LiveBytes())
-			w.Write(list[most:])
+			w.Write(list[split:])
 		}
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPost {

@@ -172,8 +172,8 @@ type httpStream struct {
 
 func (s *httpStream) abort() { s.cancel() }
 
-func (s *httpStream) release(whole bool) {
-	if whole { // net/http reuses the connection only after the end of the body
+func (s *httpStream) release(complete bool) {
+	if complete { // net/http reuses the connection only after the end of the body
 		io.CopyN(io.Discard, s, maxDrain)
 	}
 	s.cancel()
@@ -279,14 +279,14 @@ func checkResponse(resp *http.Response, want string) error {
 		}
 		return wrongType(resp, kind)
 	}
-	said := ""
+	detail := ""
 	if kind == "text/plain" { // servers explain themselves in plain text; HTML pages do not
 		page, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorPage))
 		if text := clean(string(page)); text != "" {
-			said = " (" + text + ")"
+			detail = " (" + text + ")"
 		}
 	}
-	status := fmt.Sprintf("HTTP status %d%s", resp.StatusCode, said)
+	status := fmt.Sprintf("HTTP status %d%s", resp.StatusCode, detail)
 	s, ok := statuses[resp.StatusCode]
 	switch {
 	case ok:

@@ -92,7 +92,7 @@ func readKnownHosts(text []byte, host, port string) (*hostKeys, error) {
 // file were lost; any other word is a comment. The note names the lines without a key
 // that this package can read.
 func parseKnownHosts(text []byte) (entries []knownHost, note string) {
-	var bad []string
+	var badLines []string
 	number := 0
 	for line := range bytes.Lines(text) {
 		number++
@@ -119,11 +119,11 @@ func parseKnownHosts(text []byte) (entries []knownHost, note string) {
 			words = words[1:]
 		}
 		if len(entries) == before {
-			bad = append(bad, fmt.Sprint(number))
+			badLines = append(badLines, fmt.Sprint(number))
 		}
 	}
-	if len(bad) > 0 {
-		note = "; no key can be read in line " + strings.Join(bad[:min(len(bad), 5)], ", ") + " of known_hosts"
+	if len(badLines) > 0 {
+		note = "; no key can be read in line " + strings.Join(badLines[:min(len(badLines), 5)], ", ") + " of known_hosts"
 	}
 	return entries, note
 }

@@ -384,8 +384,8 @@ func (r *Remote) addAdvertised(s *refCollector, line string) error {
 
 // checkEmpty returns ErrEmpty if the repository has no refs at all, and nil if it
 // only has no match.
-func (r *Remote) checkEmpty(ctx context.Context, asked bool) error {
-	if r.g.version != 2 || !asked {
+func (r *Remote) checkEmpty(ctx context.Context, filtered bool) error {
+	if r.g.version != 2 || !filtered {
 		return ErrEmpty
 	}
 	req := r.command("ls-refs")

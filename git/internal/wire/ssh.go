@@ -184,9 +184,9 @@ func (s *sshSession) Read(p []byte) (int, error) {
 
 func (s *sshSession) abort() { s.c.network.Close() }
 
-func (s *sshSession) release(whole bool) {
-	s.idle = whole
-	if !whole {
+func (s *sshSession) release(complete bool) {
+	s.idle = complete
+	if !complete {
 		s.s.Close()
 		if s.c.session == s {
 			s.c.session = nil
@@ -308,8 +308,8 @@ func (t *sshTransport) grant(ctx context.Context) ([]byte, error) {
 
 // output runs a command and returns its standard output.
 func output(session *ssh.Session, command string) ([]byte, error) {
-	var said boundedBuffer
-	session.Stderr = &said
+	var stderr boundedBuffer
+	session.Stderr = &stderr
 	out, err := session.StdoutPipe()
 	if err == nil {
 		err = session.Start(command)
@@ -329,7 +329,7 @@ func output(session *ssh.Session, command string) ([]byte, error) {
 	_, silent := errors.AsType[*ssh.ExitMissingError](err)
 	switch {
 	case failed || silent && len(answer) == 0:
-		return nil, fmt.Errorf("%w: git-lfs-authenticate: %s", ErrUnsupported, said.text())
+		return nil, fmt.Errorf("%w: git-lfs-authenticate: %s", ErrUnsupported, stderr.text())
 	case silent:
 		return answer, nil
 	}

@@ -308,15 +308,15 @@ func TestLFSGrantNeedsSSH(t *testing.T) {
 // If a server stalls, LFSGrant ends with the context; with a context that has ended
 // it sends nothing.
 func TestLFSGrantStalls(t *testing.T) {
-	began, over := make(chan struct{}), make(chan struct{})
-	defer close(over)
+	began, done := make(chan struct{}), make(chan struct{})
+	defer close(done)
 	enough := errors.New("enough")
 	for name, s := range map[string]testenv.SSHConfig{
 		"before the session": {Ignore: func() { began <- struct{}{} }},
 		"in the answer": {Run: func(ch ssh.Channel) uint32 {
 			io.WriteString(ch, "{")
 			began <- struct{}{}
-			<-over
+			<-done
 			return 0
 		}},
 	} {

@@ -32,9 +32,9 @@ type stream interface {
 	io.Reader
 	// abort makes a Read that waits, and all later ones, return an error.
 	abort()
-	// release ends the reading. whole reports whether the answer was read up to its
+	// release ends the reading. complete reports whether the answer was read up to its
 	// end, so that the connection can be used again.
-	release(whole bool)
+	release(complete bool)
 }
 
 // An answer is a stream of pkt-lines that ends early when a context does.
@@ -62,7 +62,7 @@ func (a *answer) Read(p []byte) (int, error) {
 	return a.s.Read(p)
 }
 
-func (a *answer) release(whole bool) {
-	a.s.release(whole) // which may wait for the network, until the context ends
+func (a *answer) release(complete bool) {
+	a.s.release(complete) // which may wait for the network, until the context ends
 	a.stop()
 }

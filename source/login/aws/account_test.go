@@ -19,7 +19,7 @@ func TestAccount(t *testing.T) {
 	const session, user = " robot.default.eu-west-1.fluxcd.io", "ASIAEXAMPLE1"
 	for name, c := range map[string]struct {
 		role, url string
-		asked     []string
+		requests  []string
 		say       string // of the error
 		user      string
 	}{
@@ -52,20 +52,20 @@ func TestAccount(t *testing.T) {
 			} else if err != nil || got.Username != c.user {
 				t.Fatalf("%+v, %v", got, err)
 			}
-			asked := w.Requests
+			requests := w.Requests
 			if name == "refused" { // the SDK retries, since an identity token may be too new
-				asked = asked[:min(3, len(asked))]
+				requests = requests[:min(3, len(requests))]
 			}
-			testenv.Equal(t, asked, c.asked, "asked")
+			testenv.Equal(t, requests, c.requests, "requests")
 			if c.say != "" {
 				return
 			}
-			if _, err := w.LogIn(p.Login, "aws", c.url, account); err != nil || len(w.Requests) != len(c.asked) {
-				t.Errorf("%v; asked %q", err, w.Requests)
+			if _, err := w.LogIn(p.Login, "aws", c.url, account); err != nil || len(w.Requests) != len(c.requests) {
+				t.Errorf("%v; requests %q", err, w.Requests)
 			}
 			_, err = w.LogIn(p.Login, "aws", c.url, w.Account(roleKey, role+"2"))
 			if err != nil || w.RequestsContaining(role+"2") == nil {
-				t.Errorf("%v; asked %q: the account has another role now", err, w.Requests)
+				t.Errorf("%v; requests %q: the account has another role now", err, w.Requests)
 			}
 			w.RequireTunnels("")
 		})
@@ -86,7 +86,7 @@ func TestAccountAtRegistry(t *testing.T) {
 		}
 	}
 	w.key = "AKIDEXAMPLE"
-	if own, err := p.Login(t.Context(), w.Request("aws", "oci://"+registry+"/acme/app")); err != nil || own.Password != password(3) {
-		t.Errorf("the program itself got %+v, %v", own, err)
+	if got, err := p.Login(t.Context(), w.Request("aws", "oci://"+registry+"/acme/app")); err != nil || got.Password != password(3) {
+		t.Errorf("the program itself got %+v, %v", got, err)
 	}
 }

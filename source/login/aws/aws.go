@@ -173,8 +173,8 @@ func requestToken(ctx context.Context, at endpoint, keys aws.CredentialsProvider
 
 // parse decodes an authorization token: USER:PASSWORD in base64.
 func parse(text string) (source.Credential, error) {
-	plain, err := base64.StdEncoding.DecodeString(text)
-	user, password, found := strings.Cut(string(plain), ":")
+	decoded, err := base64.StdEncoding.DecodeString(text)
+	user, password, found := strings.Cut(string(decoded), ":")
 	if err != nil || !found {
 		return source.Credential{}, errors.New("the answer of the registry's token service holds no token that can be sent")
 	}

@@ -109,14 +109,14 @@ func keys(n int, expires time.Time) map[string]string {
 }
 
 func TestContainer(t *testing.T) {
-	at, asked := logintest.NewClock(time.Now()), 0
+	at, requests := logintest.NewClock(time.Now()), 0
 	u := logintest.ServeLoopback(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v1/credentials" || r.Header.Get("Authorization") != "container-canary" {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
-		asked++
-		json.NewEncoder(w).Encode(keys(asked, at.Now().Add(time.Hour)))
+		requests++
+		json.NewEncoder(w).Encode(keys(requests, at.Now().Add(time.Hour)))
 	})
 	setEnvironment(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", u+"/v1/credentials", "AWS_CONTAINER_AUTHORIZATION_TOKEN", "container-canary")
 	p := &aws.Provider{Now: at.Now}
@@ -139,8 +139,8 @@ func TestContainer(t *testing.T) {
 		t.Error("the same keys after 44 of 55 minutes")
 	}
 	login().Refused()
-	if login(); asked != 3 {
-		t.Errorf("asked %d times, want 3: first, refreshed, after a refusal", asked)
+	if login(); requests != 3 {
+		t.Errorf("%d requests, want 3: first, refreshed, after a refusal", requests)
 	}
 }
 
@@ -185,14 +185,14 @@ func TestFailures(t *testing.T) {
 		})
 	}
 	t.Run("huge", func(t *testing.T) {
-		cut := make(chan bool, 8)
+		failed := make(chan bool, 8)
 		setEnvironment(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", logintest.ServeLoopback(t, func(w http.ResponseWriter, r *http.Request) {
 			_, err := fmt.Fprint(w, `{"Token":"`+strings.Repeat("x", 32<<20))
-			cut <- err != nil
+			failed <- err != nil
 		}))
 		_, err := new(aws.Provider).Login(t.Context(), request("https://"+host+"/v1/repos/app"))
 		wantError(t, err, false, "larger than 1048576 bytes")
-		if !<-cut {
+		if !<-failed {
 			t.Error("all of it was read")
 		}
 	})

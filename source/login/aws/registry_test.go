@@ -114,10 +114,10 @@ func TestTokensAreOfEndpoints(t *testing.T) {
 
 // TestRefusedKeysAreForgotten does not reuse keys that the token service refused.
 func TestRefusedKeysAreForgotten(t *testing.T) {
-	w, asked := newRegistryServices(t), 0
+	w, requests := newRegistryServices(t), 0
 	u := logintest.ServeLoopback(t, func(rw http.ResponseWriter, _ *http.Request) {
-		asked++
-		json.NewEncoder(rw).Encode(keys(asked, w.Clock.Now().Add(time.Hour)))
+		requests++
+		json.NewEncoder(rw).Encode(keys(requests, w.Clock.Now().Add(time.Hour)))
 	})
 	setEnvironment(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", u)
 	login := (&aws.Provider{Now: w.Clock.Now}).Login
@@ -126,8 +126,8 @@ func TestRefusedKeysAreForgotten(t *testing.T) {
 	if run.Reason != "InvalidProviderConfiguration" || !strings.Contains(run.Err.Error(), "UnrecognizedClientException: The security token is invalid") {
 		t.Errorf("with old keys: %s, %v", run.Reason, run.Err)
 	}
-	if run := w.Pull(login, logintest.Artifact("aws", "oci://"+registry+"/acme/app")); run.Err != nil || asked != 2 {
-		t.Errorf("with new keys: %v, asked %d times", run.Err, asked)
+	if run := w.Pull(login, logintest.Artifact("aws", "oci://"+registry+"/acme/app")); run.Err != nil || requests != 2 {
+		t.Errorf("with new keys: %v, %d requests", run.Err, requests)
 	}
 }
 
@@ -149,17 +149,17 @@ func TestEndpoints(t *testing.T) {
 		"public.ecr.aws":     "api.ecr-public.us-east-1.amazonaws.com",
 		"ecr-public.aws.com": "ecr-public.us-east-1.api.aws",
 	} {
-		var asked []string
+		var hosts []string
 		r := request("oci://" + host + "/app")
 		r.Client = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-			asked = append(asked, r.URL.Host)
+			hosts = append(hosts, r.URL.Host)
 			return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{}, Body: http.NoBody}, nil
 		})}
 		if _, err := new(aws.Provider).Login(t.Context(), r); err == nil {
 			t.Errorf("%s: no error", host)
 		}
-		if !slices.Equal(asked, []string{want}) {
-			t.Errorf("%s: asked %q, want %s", host, asked, want)
+		if !slices.Equal(hosts, []string{want}) {
+			t.Errorf("%s: requests to %q, want %s", host, hosts, want)
 		}
 	}
 }
@@ -170,8 +170,8 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 func TestPullFailures(t *testing.T) {
 	const provider, auth = "InvalidProviderConfiguration", "AuthenticationFailed"
-	token := func(plain string) http.HandlerFunc {
-		return logintest.Answers(200, `{"authorizationData":[{"authorizationToken":"`+base64.StdEncoding.EncodeToString([]byte(plain))+`","expiresAt":4102444800}]}`)
+	token := func(text string) http.HandlerFunc {
+		return logintest.Answers(200, `{"authorizationData":[{"authorizationToken":"`+base64.StdEncoding.EncodeToString([]byte(text))+`","expiresAt":4102444800}]}`)
 	}
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc

@@ -45,8 +45,8 @@ func TestServiceAccount(t *testing.T) {
 			} else if err != nil || got.Token != token(1) {
 				t.Fatalf("%+v, %v", got, err)
 			}
-			same := func(got, want string) bool { return strings.HasPrefix(got, want) }
-			if !slices.EqualFunc(w.Requests, c.asked, same) {
+			hasPrefix := func(got, want string) bool { return strings.HasPrefix(got, want) }
+			if !slices.EqualFunc(w.Requests, c.asked, hasPrefix) {
 				t.Errorf("asked %q, want %q", w.Requests, c.asked)
 			}
 			if c.say != "" {

@@ -98,12 +98,12 @@ func TestPull(t *testing.T) {
 			if run.Err != nil {
 				t.Fatal(run.Err)
 			}
-			asked, host := w.RequestsContaining(c.authority), strings.Split(c.url, "/")[2]
-			if len(asked) != 1 || !strings.Contains(asked[0], registries) || w.Issued != 1 {
-				t.Errorf("asked %q", w.Requests)
+			requests, host := w.RequestsContaining(c.authority), strings.Split(c.url, "/")[2]
+			if len(requests) != 1 || !strings.Contains(requests[0], registries) || w.Issued != 1 {
+				t.Errorf("requests %q", w.Requests)
 			}
 			if got := w.RequestsContaining("exchange"); !slices.Equal(got, []string{"exchange POST " + host + " access_token " + host}) {
-				t.Errorf("asked %q", got)
+				t.Errorf("requests %q", got)
 			}
 			if !slices.Contains(run.Secrets, w.refresh()) {
 				t.Error("the token is not kept secret")

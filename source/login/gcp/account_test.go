@@ -83,8 +83,8 @@ func TestAccount(t *testing.T) {
 			if other, err := w.LogIn(p.Login, "gcp", c.url, w.Account(append(c.annotations, "other", "1")...)); err != nil || other.Password == got.Password || w.Issued == issued {
 				t.Errorf("%+v, %v: the account is another one now", other, err)
 			}
-			if own, err := p.Login(t.Context(), w.Request("gcp", c.url)); err != nil || own.Password != token(w.Issued) || len(w.RequestsContaining("jwt-bearer")) != 1 {
-				t.Errorf("the program itself: %+v, %v, asked %q", own, err, w.Requests)
+			if credential, err := p.Login(t.Context(), w.Request("gcp", c.url)); err != nil || credential.Password != token(w.Issued) || len(w.RequestsContaining("jwt-bearer")) != 1 {
+				t.Errorf("the program itself: %+v, %v, asked %q", credential, err, w.Requests)
 			}
 			w.RequireTunnels(w.Env["GCE_METADATA_HOST"])
 		})

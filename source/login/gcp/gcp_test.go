@@ -129,10 +129,10 @@ const (
 )
 
 // logIn logs in to a bucket.
-func (w *services) logIn(p *gcp.Provider, host string, own bool) (source.Credential, error) {
+func (w *services) logIn(p *gcp.Provider, host string, ownTrust bool) (source.Credential, error) {
 	w.T.Helper()
 	r := w.Request("gcp", "gs://"+host+"/app")
-	r.OwnTrust = own
+	r.OwnTrust = ownTrust
 	c, err := p.Login(w.T.Context(), r)
 	if err != nil && strings.Contains(err.Error(), "canary") {
 		w.T.Errorf("a secret shows: %v", err)
@@ -181,7 +181,7 @@ func refuseAsMetadataServer(status int) http.HandlerFunc {
 }
 
 func TestBucketHostile(t *testing.T) {
-	gone := func(rw http.ResponseWriter, r *http.Request) {
+	noAccount := func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/computeMetadata/v1/universe/universe-domain" {
 			rw.Write([]byte("googleapis.com"))
 			return
@@ -197,7 +197,7 @@ func TestBucketHostile(t *testing.T) {
 		say    string
 	}{
 		"nobody":                   {[]string{"GCE_METADATA_HOST", "127.0.0.1:1"}, nil, store, false, true, "metadata server: GET http://127.0.0.1:1/"},
-		"machine has no account":   {nil, gone, store, false, true, "status 404"},
+		"machine has no account":   {nil, noAccount, store, false, true, "status 404"},
 		"machine fails":            {nil, refuseAsMetadataServer(500), store, false, false, "status 500"},
 		"machine refuses":          {nil, refuseAsMetadataServer(403), store, false, false, "status 403"},
 		"machine of another maker": {nil, logintest.Answers(403, ``), store, false, true, "status 403"},

@@ -104,14 +104,14 @@ func baseURL(given string, repository *url.URL) (*url.URL, error) {
 	if err != nil || !exchange.IsConfidential(base) || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
 		return nil, fmt.Errorf("githubAppBaseURL is not the URL of an API: it should read https://HOST/api/v3")
 	}
-	home := *base
-	home.Host = strings.ToLower(home.Host)
-	if !transport.SameOrigin(&home, repository) {
-		home.Host = strings.TrimPrefix(home.Host, "api.")
+	webURL := *base
+	webURL.Host = strings.ToLower(webURL.Host)
+	if !transport.SameOrigin(&webURL, repository) {
+		webURL.Host = strings.TrimPrefix(webURL.Host, "api.")
 	}
-	if !transport.SameOrigin(&home, repository) {
+	if !transport.SameOrigin(&webURL, repository) {
 		return nil, fmt.Errorf("the app's token is for %s://%s, not for %s://%s: correct githubAppBaseURL or spec.url",
-			home.Scheme, home.Host, repository.Scheme, repository.Host)
+			webURL.Scheme, webURL.Host, repository.Scheme, repository.Host)
 	}
 	return base, nil
 }

@@ -138,8 +138,8 @@ func TestLogin(t *testing.T) {
 			if got.Username != "x-access-token" || got.Password != f.Tokens()[0] || got.Token != "" || !got.Expires.Equal(f.clock.Now().Add(time.Hour)) {
 				t.Errorf("got %+v", got)
 			}
-			if asked := f.Requests(); !slices.Equal(asked, c.want) {
-				t.Errorf("asked %q, want %q", asked, c.want)
+			if requests := f.Requests(); !slices.Equal(requests, c.want) {
+				t.Errorf("requests %q, want %q", requests, c.want)
 			}
 		})
 	}

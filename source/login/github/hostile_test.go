@@ -73,8 +73,8 @@ func TestSecrets(t *testing.T) {
 	r.ServiceAccount = "robot"
 	_, err = f.Login(t.Context(), r)
 	wantError(t, err, true, "spec.serviceAccountName", r)
-	if asked := f.Requests(); len(asked) > 0 {
-		t.Errorf("asked %q", asked)
+	if requests := f.Requests(); len(requests) > 0 {
+		t.Errorf("requests %q", requests)
 	}
 }
 
@@ -221,14 +221,14 @@ func TestRedirectOnSameHost(t *testing.T) {
 
 // TestSkew accepts clocks that differ by half a minute at most.
 func TestSkew(t *testing.T) {
-	for skew, good := range map[time.Duration]bool{-90 * time.Second: true, 25 * time.Second: true, 40 * time.Second: false, -3 * time.Minute: false} {
+	for skew, accepted := range map[time.Duration]bool{-90 * time.Second: true, 25 * time.Second: true, 40 * time.Second: false, -3 * time.Minute: false} {
 		f := newFixture(t)
 		f.Provider = &github.Provider{Now: func() time.Time { return f.clock.Now().Add(skew) }}
 		r := f.request("/acme/app")
 		_, err := f.Login(t.Context(), r)
-		if good && err != nil {
+		if accepted && err != nil {
 			t.Errorf("%s: %v", skew, err)
-		} else if !good {
+		} else if !accepted {
 			wantError(t, err, true, "clock", r)
 		}
 	}

@@ -42,23 +42,23 @@ const (
 // Client returns a client that keeps the rules of this package. given is the client for
 // https; nil means one without proxy. The caller closes the idle connections of the result.
 func Client(given *http.Client) *http.Client {
-	near := transport.Client(transport.Config{DialTimeout: localTimeout}).Transport
-	far := near
+	local := transport.Client(transport.Config{DialTimeout: localTimeout}).Transport
+	remote := local
 	if given != nil && given.Transport != nil {
-		far = given.Transport
+		remote = given.Transport
 	}
-	return &http.Client{Transport: &router{near, far}, CheckRedirect: checkRedirect}
+	return &http.Client{Transport: &router{local, remote}, CheckRedirect: checkRedirect}
 }
 
 // A router sends requests without TLS through near, and all others through far.
 type router struct{ local, remote http.RoundTripper }
 
 func (c *router) RoundTrip(req *http.Request) (*http.Response, error) {
-	way := c.local
+	roundTripper := c.local
 	if req.URL.Scheme == "https" {
-		way = c.remote
+		roundTripper = c.remote
 	}
-	resp, err := way.RoundTrip(req)
+	resp, err := roundTripper.RoundTrip(req)
 	if err == nil {
 		resp.Body = http.MaxBytesReader(nil, resp.Body, MaxAnswer)
 	}

@@ -287,20 +287,20 @@ func (s *issuer) get(t *testing.T, key string, life time.Duration) (token string
 }
 
 func TestLife(t *testing.T) {
-	for life, kept := range map[time.Duration]time.Duration{
+	for life, keepFor := range map[time.Duration]time.Duration{
 		time.Hour: 48 * time.Minute, 10 * time.Minute: 8 * time.Minute, 24 * time.Hour: time.Hour, 0: 0, -time.Hour: 0,
 	} {
 		s := newIssuer()
 		s.get(t, "a", life)
-		if kept > 0 {
-			s.clock = s.clock.Add(kept - time.Second)
+		if keepFor > 0 {
+			s.clock = s.clock.Add(keepFor - time.Second)
 			if n, _ := s.get(t, "a", life); n != "1" {
-				t.Errorf("%s of life: not kept for %s", life, kept)
+				t.Errorf("%s of life: not kept for %s", life, keepFor)
 			}
 			s.clock = s.clock.Add(time.Second)
 		}
 		if n, _ := s.get(t, "a", life); n != "2" {
-			t.Errorf("%s of life: still kept after %s", life, kept)
+			t.Errorf("%s of life: still kept after %s", life, keepFor)
 		}
 	}
 }
@@ -408,8 +408,8 @@ func TestMaxWait(t *testing.T) {
 // TestZones follows no redirect from a wide network to a narrower one.
 func TestZones(t *testing.T) {
 	testenv.Resolve(t, "wide.example", "203.0.113.7")
-	var asked int
-	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	var requests int
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests++ }))
 	defer target.Close()
 	to, _ := url.Parse(target.URL)
 	for _, n := range testenv.PrivateHosts(t) {
@@ -420,8 +420,8 @@ func TestZones(t *testing.T) {
 		if err == nil {
 			resp.Body.Close()
 		}
-		if err == nil || asked > 0 {
-			t.Errorf("%s: %v, %d requests", n.Host, err, asked)
+		if err == nil || requests > 0 {
+			t.Errorf("%s: %v, %d requests", n.Host, err, requests)
 		}
 		from.Close()
 	}

@@ -15,9 +15,9 @@ import (
 var digits = regexp.MustCompile(`([0-9a-f]{8})[0-9a-f]{56}`)
 
 // DescribeRun returns everything that the last run of the fixture reported, one item per line, for a
-// golden file: result, err, the events and the status of obj. Times have no date. observed and more
+// golden file: result, err, the events and the status of obj. Times have no date. observed and details
 // are what the kind reports about its status and the artifact.
-func (r *Fixture) DescribeRun(obj source.Object, result source.Result, err error, observed string, more any) string {
+func (r *Fixture) DescribeRun(obj source.Object, result source.Result, err error, observed string, details any) string {
 	var b lines
 	b.add("outcome", "%s, next run after %s", result.Outcome, result.After)
 	if result.Why != "" {
@@ -26,18 +26,18 @@ func (r *Fixture) DescribeRun(obj source.Object, result source.Result, err error
 	if err != nil {
 		b.add("error", "%v", err)
 	}
-	same := func(message string) string {
+	replaceError := func(message string) string {
 		if err != nil && message == err.Error() {
 			return theError
 		}
 		return message
 	}
 	for _, e := range r.Events {
-		b.add("event "+e.Severity, "%s: %s %v", e.Reason, same(e.Message), e.Metadata)
+		b.add("event "+e.Severity, "%s: %s %v", e.Reason, replaceError(e.Message), e.Metadata)
 	}
-	b.status(obj, observed, same)
+	b.status(obj, observed, replaceError)
 	if obj.Artifact() != nil {
-		b.add("", "%v", more)
+		b.add("", "%v", details)
 	}
 	return digits.ReplaceAllString(b.String(), "$1…") + "\n"
 }
@@ -63,14 +63,14 @@ func GoldenStatuses(t TB, file string) map[string]string {
 	}
 	all := map[string]string{}
 	for block := range strings.SplitSeq(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n\n") {
-		name, told, _ := strings.Cut(strings.TrimPrefix(block, "# "), "\n")
-		_, failed, _ := strings.Cut(told, "\nerror ")
+		name, description, _ := strings.Cut(strings.TrimPrefix(block, "# "), "\n")
+		_, failed, _ := strings.Cut(description, "\nerror ")
 		failed, _, _ = strings.Cut(strings.TrimLeft(failed, " "), "\n")
-		at := strings.Index(told, "generation ")
+		at := strings.Index(description, "generation ")
 		if at < 0 {
 			continue
 		}
-		status := strings.ReplaceAll(told[at:], ": "+theError+" (of ", ": "+failed+" (of ") + "\n"
+		status := strings.ReplaceAll(description[at:], ": "+theError+" (of ", ": "+failed+" (of ") + "\n"
 		if _, rest, stored := strings.Cut(status, "\nartifact "); stored { // the kind's part about the artifact is not a status
 			status = strings.TrimSuffix(status, strings.SplitAfterN(rest, "\n", 3)[2])
 		}
@@ -86,11 +86,11 @@ func (b *lines) add(name, format string, args ...any) {
 	fmt.Fprintf(b, "%-24s %s\n", name, fmt.Sprintf(format, args...))
 }
 
-func (b *lines) status(obj source.Object, observed string, same func(string) string) {
+func (b *lines) status(obj source.Object, observed string, replaceError func(string) string) {
 	s := obj.Common()
 	b.add("generation", "%d, observed %d, request %q", obj.Head().Metadata.Generation, s.ObservedGeneration, s.LastHandledReconcileAt)
 	for _, c := range s.Conditions {
-		b.add(c.Type, "%s %s: %s (of %d, since %s)", c.Status, c.Reason, same(c.Message), c.ObservedGeneration, c.LastTransitionTime.Format(time.TimeOnly))
+		b.add(c.Type, "%s %s: %s (of %d, since %s)", c.Status, c.Reason, replaceError(c.Message), c.ObservedGeneration, c.LastTransitionTime.Format(time.TimeOnly))
 	}
 	b.add("observed", "%s", observed)
 	b.add("url", "%s", s.URL)
