@@ -37,7 +37,7 @@ var order = [...]step{
 	{"finalising: scale down", phases{Finalising}, (*tick).finalising},
 	{"the canary is ready", analysed, (*tick).canaryReady},
 	{"promote without analysis", analysed, (*tick).skipAnalysis},
-	{"promote as a person asked", analysed, (*tick).promoteOnRequest},
+	{"promote on request", analysed, (*tick).promoteOnRequest},
 	{"pre-rollout webhooks", phases{Progressing}, (*tick).preRollout},
 	{"rollout webhooks", analysed, (*tick).rolloutHooks},
 	{"metric checks", analysed, (*tick).metricChecks},

@@ -204,7 +204,7 @@ func (f *stateFlags) findState(canary *rollout.Canary, args []string) (s rollout
 	case s.canary.Metadata.Name == "":
 		s.canary = found
 	case canaryName(s.canary) != canaryName(found):
-		return s, usage("status %s is that of canary %s, not of %s", s.File, canaryName(found), canaryName(s.canary))
+		return s, usage("status %s belongs to canary %s, not to %s", s.File, canaryName(found), canaryName(s.canary))
 	}
 	s.Name, s.Namespace, s.Status = owner.Name, owner.Namespace, status
 	return s, nil

@@ -67,7 +67,7 @@ func (f *File) Load() (rollout.Status, error) {
 		return rollout.Status{}, nil
 	}
 	if err == nil && canary != f.canary {
-		return rollout.Status{}, fmt.Errorf("status %s is that of canary %s/%s, not of %s/%s", f.Path, canary.Namespace, canary.Name, f.canary.Namespace, f.canary.Name)
+		return rollout.Status{}, fmt.Errorf("status %s belongs to canary %s/%s, not to %s/%s", f.Path, canary.Namespace, canary.Name, f.canary.Namespace, f.canary.Name)
 	}
 	return s, err
 }

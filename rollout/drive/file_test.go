@@ -65,8 +65,8 @@ func TestDefects(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":            {"", "is damaged, delete or mend it"},
 		"torn":             {`{"name": "app", "names`, "is damaged, delete or mend it"},
-		"of another":       {`{"name": "app", "namespace": "test", "status": {}}`, "is that of canary test/app, not of prod/app"},
-		"without a canary": {`{"phase": "Progressing"}`, "is that of canary"},
+		"of another":       {`{"name": "app", "namespace": "test", "status": {}}`, "belongs to canary test/app, not to prod/app"},
+		"without a canary": {`{"phase": "Progressing"}`, "belongs to canary"},
 		"no status":        {`{"name": "app", "namespace": "prod", "status": {"phase": "Progressing", "canaryWeight": 400}}`, "canaryWeight 400: want 0 to 100"},
 	} {
 		t.Run(name, func(t *testing.T) {

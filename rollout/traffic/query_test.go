@@ -166,7 +166,7 @@ func TestMetrics(t *testing.T) {
 	inline := rollout.Metric{Name: "request-duration", Query: "sum(x)"}
 	template := rollout.Metric{Name: "request-success-rate", TemplateRef: &rollout.ObjectRef{Name: "x"}}
 	for _, m := range []rollout.Metric{custom, inline, template} {
-		if _, err := p.Query(t.Context(), nil, m); err == nil || !strings.Contains(err.Error(), "request-duration alone") {
+		if _, err := p.Query(t.Context(), nil, m); err == nil || !strings.Contains(err.Error(), "measures only request-success-rate and request-duration") {
 			t.Errorf("%s: %v", m.Name, err)
 		}
 	}

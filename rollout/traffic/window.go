@@ -109,7 +109,7 @@ func (p *Proxy) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) 
 	}
 	switch {
 	case !m.Builtin():
-		return 0, fmt.Errorf("metric %q: the proxy knows %s and %s alone", m.Name, rollout.SuccessRate, rollout.RequestDuration)
+		return 0, fmt.Errorf("metric %q: the proxy measures only %s and %s", m.Name, rollout.SuccessRate, rollout.RequestDuration)
 	case interval > windowSeconds*time.Second:
 		return 0, fmt.Errorf("metric %s: interval: the proxy remembers an hour", m.Name)
 	case !p.resumed.IsZero() && p.Now().Sub(p.resumed) < minUptime:
