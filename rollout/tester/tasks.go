@@ -115,7 +115,7 @@ func (p *payload) key(kind api.Kind, name string) api.Key {
 	return api.Key{Kind: kind, Namespace: p.Namespace, Name: p.Name, Gate: cmp.Or(name, p.Gate, p.Metadata["gate"], api.DefaultGate)}
 }
 
-// about returns a text of the metadata that is shown to people, shortened and without
+// displayText returns a text of the metadata that is shown to people, shortened and without
 // control characters and credentials.
 func (p *payload) displayText(key string) string {
 	value := p.Metadata[key]
